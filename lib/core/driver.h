@@ -1,0 +1,126 @@
+/*
+ * The seam between the life cycle and a platform.
+ *
+ * A driver knows how to keep records, and how to make, look at, reach and destroy an instance
+ * with our agent in it. It knows nothing of commands or files. It never sleeps and never retries
+ * on its own account; it obeys the wait it is given. Every entry may be called from any thread.
+ *
+ * A NULL entry is a missing capability. All drivers pass tests/contract.
+ *
+ * Fencing: an entry that changes the platform is given the record as the caller wrote it last.
+ * Before it acts the driver makes sure that this epoch is still the stored one, and holds off
+ * every other actor while it acts; an older epoch fails with SANDBOX_CONFLICT, reason
+ * "stale-epoch", and changes nothing.
+ */
+#ifndef SBX_CORE_DRIVER_H
+#define SBX_CORE_DRIVER_H
+
+#include "core/record.h"
+#include "transport/channel.h"
+#include "util/wait.h"
+#include <sandbox/client.h>
+
+/* How an instance stands. */
+enum sbx_presence {
+    SBX_PRESENCE_ABSENT = 0, /* nothing is left of it but files */
+    SBX_PRESENCE_RUNNING,    /* this very incarnation runs */
+    SBX_PRESENCE_STOPPED,    /* its remains are there; it will not run again by itself */
+    SBX_PRESENCE_OTHER,      /* something runs, but not the recorded incarnation */
+};
+
+struct sbx_instance {
+    enum sbx_presence presence;
+    char incarnation[SBX_INCARNATION_TEXT]; /* of what runs */
+    char detail[160];                       /* why it stopped, where the platform knows; or "" */
+};
+
+struct sbx_findings_sink {
+    /* Copies the strings. */
+    void (*add)(struct sbx_findings_sink *sink, sandbox_severity severity, const char *subject,
+                const char *text, const char *remedy);
+};
+
+struct sbx_driver {
+    const char *name; /* the URI's scheme */
+
+    /* `rest`: the URI after "name:". Makes no workspace, may make the driver's own folders. */
+    sandbox_status (*open)(const char *rest, const struct sbx_wait *wait, void **state,
+                           sandbox_error *error);
+    void (*close)(void *state);
+    bool (*can)(void *state, sandbox_ability ability);
+    /* What sandbox_doctor() shows. Works where open() fails. */
+    sandbox_status (*examine)(const char *rest, const struct sbx_wait *wait,
+                              struct sbx_findings_sink *sink, sandbox_error *error);
+
+    /* ---- records: `name` is a valid workspace name ---- */
+
+    /* SANDBOX_NOT_FOUND with reason "no-such-workspace". `text` is free()d by the caller. */
+    sandbox_status (*record_load)(void *state, const char *name, const struct sbx_wait *wait,
+                                  char **text, size_t *size, char version[SBX_VERSION_TEXT],
+                                  sandbox_error *error);
+    /*
+     * Durable when it returns. `expected` "": there must be none yet (SANDBOX_EXISTS), else the
+     * stored version must be that one (SANDBOX_CONFLICT). On success `version` is the new one.
+     */
+    sandbox_status (*record_store)(void *state, const char *name, const char *text, size_t size,
+                                   const char *expected, char version[SBX_VERSION_TEXT],
+                                   const struct sbx_wait *wait, sandbox_error *error);
+    /* What is not there is success. */
+    sandbox_status (*record_remove)(void *state, const char *name, const char *expected,
+                                    const struct sbx_wait *wait, sandbox_error *error);
+    /*
+     * Calls `visit` for each record, in no order; text is borrowed for the call. `visit` returns
+     * false to stop. Records that vanish meanwhile are passed over.
+     */
+    sandbox_status (*record_list)(void *state, const struct sbx_wait *wait,
+                                  bool (*visit)(void *user_data, const char *name,
+                                                const char *text, size_t size,
+                                                const char *version),
+                                  void *user_data, sandbox_error *error);
+
+    /*
+     * The secret that tokens are made from: key 0 asks for the newest, making one if there is
+     * none, and says its number.
+     */
+    sandbox_status (*secret)(void *state, uint32_t *key_id, uint8_t key[32],
+                             const struct sbx_wait *wait, sandbox_error *error);
+
+    /* Text for operation.owner, and whether such an owner has surely ended. NULL: leases only. */
+    sandbox_status (*owner_name)(void *state, char owner[128], sandbox_error *error);
+    bool (*owner_is_gone)(void *state, const char *owner);
+
+    /* ---- instances ---- */
+
+    /*
+     * Start an instance of the workspace, over its files if there are some, else making them, and
+     * return once its agent can be connected to. There must be no instance. On failure nothing
+     * of this instance is left, the files are.
+     */
+    sandbox_status (*provision)(void *state, const struct sbx_record *record,
+                                const struct sbx_wait *wait,
+                                char incarnation[SBX_INCARNATION_TEXT], sandbox_error *error);
+    /* Look, change nothing. */
+    sandbox_status (*inspect)(void *state, const struct sbx_record *record,
+                              const struct sbx_wait *wait, struct sbx_instance *out,
+                              sandbox_error *error);
+    /*
+     * End and remove the instance, keep the files. What is not there is success. Waits until gone.
+     */
+    sandbox_status (*discard)(void *state, const struct sbx_record *record,
+                              const struct sbx_wait *wait, sandbox_error *error);
+    /* The same, and the files. Waits until nothing is left but the record. */
+    sandbox_status (*destroy)(void *state, const struct sbx_record *record,
+                              const struct sbx_wait *wait, sandbox_error *error);
+    /* A fresh byte channel to the agent of the recorded incarnation. */
+    sandbox_status (*connect)(void *state, const struct sbx_record *record,
+                              const struct sbx_wait *wait, struct sbx_channel *channel,
+                              sandbox_error *error);
+};
+
+extern const struct sbx_driver sbx_driver_gvisor;
+extern const struct sbx_driver sbx_driver_memory;
+
+/* By URI ("gvisor:…"); NULL if there is none. `rest` points into `uri`. */
+const struct sbx_driver *sbx_driver_of(const char *uri, const char **rest);
+
+#endif

@@ -1,0 +1,257 @@
+/* Records as JSON, and the table of states. */
+
+#include "core/record.h"
+#include "util/fail.h"
+#include "util/memory.h"
+#include <stdio.h>
+
+#define FORMAT 1
+
+static const struct {
+    sandbox_state state;
+    const char *word;
+} states[] = {
+#define STATE(name, number, word) {SANDBOX_STATE_##name, word},
+#define TRANSITION(from, to, operation)
+#include "core/transitions.def"
+#undef STATE
+#undef TRANSITION
+};
+
+static const struct {
+    sandbox_state from, to;
+    const char *operation;
+} transitions[] = {
+#define STATE(name, number, word)
+#define TRANSITION(from, to, operation) {SANDBOX_STATE_##from, SANDBOX_STATE_##to, operation},
+#include "core/transitions.def"
+#undef STATE
+#undef TRANSITION
+};
+
+#define STATE(name, number, word) \
+    _Static_assert(SANDBOX_STATE_##name == (number), "the table and the header differ");
+#define TRANSITION(from, to, operation)
+#include "core/transitions.def"
+#undef STATE
+#undef TRANSITION
+
+static sandbox_status read_fields(struct sbx_record *record, sandbox_error *error);
+static bool write_fields(struct sbx_record *record);
+
+const char *sandbox_state_name(sandbox_state state)
+{
+    for (size_t n = 0; n < sizeof states / sizeof states[0]; n++) {
+        if (states[n].state == state)
+            return states[n].word;
+    }
+    return "unknown";
+}
+
+bool sbx_transition_allowed(sandbox_state from, sandbox_state to, const char *operation)
+{
+    for (size_t n = 0; n < sizeof transitions / sizeof transitions[0]; n++) {
+        if (transitions[n].from == from && transitions[n].to == to &&
+            strcmp(transitions[n].operation, operation) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool sbx_name_is_valid(const char *name)
+{
+    size_t length = name == NULL ? 0 : strnlen(name, SBX_NAME_MAX + 1);
+    if (length == 0 || length > SBX_NAME_MAX || name[0] == '-' || name[length - 1] == '-')
+        return false;
+    return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == length;
+}
+
+void sbx_record_clear(struct sbx_record *record)
+{
+    free(record->image);
+    sbx_free_strings(record->labels);
+    cJSON_Delete(record->json);
+    *record = (struct sbx_record){0};
+}
+
+sandbox_status sbx_record_decode(const char *text, size_t size, struct sbx_record *out,
+                                 sandbox_error *error)
+{
+    SBX_ON_EXIT(sbx_record_clear) struct sbx_record record = {0};
+    sandbox_status status = sbx_json_parse(text, size, SBX_RECORD_MAX, &record.json, error);
+    if (status == SANDBOX_OK)
+        status = read_fields(&record, error);
+    if (status != SANDBOX_OK)
+        return status;
+    *out = record;
+    record = (struct sbx_record){0};
+    return SANDBOX_OK;
+}
+
+sandbox_status sbx_record_encode(struct sbx_record *record, char **text, sandbox_error *error)
+{
+    if (record->json == NULL)
+        record->json = cJSON_CreateObject();
+    char *printed = NULL;
+    if (record->json != NULL && write_fields(record))
+        printed = cJSON_PrintUnformatted(record->json);
+    if (printed == NULL)
+        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a workspace's record");
+    if (strlen(printed) > SBX_RECORD_MAX) {
+        free(printed);
+        return sbx_fail(error, SANDBOX_LIMIT, "the workspace's record would be over %u bytes",
+                        SBX_RECORD_MAX);
+    }
+    *text = printed;
+    return SANDBOX_OK;
+}
+
+/* Copies a string that must fit, since a cut one would mean something else. */
+static bool take_text(const cJSON *json, const char *name, char *place, size_t size)
+{
+    const char *text = sbx_json_text(json, name);
+    if (strlen(text) >= size)
+        return false;
+    memcpy(place, text, strlen(text) + 1);
+    return true;
+}
+
+static uint32_t take_number(const cJSON *json, const char *name)
+{
+    int64_t number = sbx_json_integer(json, name);
+    return number < 0 ? 0 : number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
+}
+
+static bool take_labels(const cJSON *json, struct sbx_record *record)
+{
+    const cJSON *labels = cJSON_GetObjectItemCaseSensitive(json, "labels");
+    int count = cJSON_GetArraySize(labels);
+    if (count == 0)
+        return true;
+    if (count > SBX_LABELS_MAX)
+        return false;
+    record->labels = calloc((size_t)count + 1, sizeof *record->labels);
+    size_t at = 0;
+    const cJSON *label;
+    cJSON_ArrayForEach(label, labels)
+    {
+        const char *text = cJSON_GetStringValue(label);
+        if (record->labels == NULL || text == NULL)
+            return false;
+        record->labels[at] = sbx_copy(text);
+        if (record->labels[at++] == NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool take_operation(const cJSON *json, struct sbx_operation *operation)
+{
+    const cJSON *given = cJSON_GetObjectItemCaseSensitive(json, "operation");
+    if (!cJSON_IsObject(given))
+        return true;
+    operation->lease_ms = take_number(given, "lease_ms");
+    operation->renewals = take_number(given, "renewals");
+    return take_text(given, "kind", operation->kind, sizeof operation->kind) &&
+           take_text(given, "id", operation->id, sizeof operation->id) &&
+           take_text(given, "step", operation->step, sizeof operation->step) &&
+           take_text(given, "owner", operation->owner, sizeof operation->owner);
+}
+
+static sandbox_status read_fields(struct sbx_record *record, sandbox_error *error)
+{
+    const cJSON *json = record->json;
+    uint8_t id[SBX_ID_BYTES];
+    if (!cJSON_IsObject(json) || take_number(json, "format") == 0)
+        return sbx_fail(error, SANDBOX_FAILED, "not a workspace's record");
+    if (take_number(json, "format") > FORMAT)
+        return sbx_fail(error, SANDBOX_UNSUPPORTED,
+                        "the record was written by a newer library; use that one");
+    for (size_t n = 0; n < sizeof states / sizeof states[0]; n++) {
+        if (strcmp(states[n].word, sbx_json_text(json, "state")) == 0)
+            record->state = states[n].state;
+    }
+    const char *image = sbx_json_text(json, "image");
+    if (*image != '\0')
+        record->image = sbx_copy(image);
+    record->epoch = take_number(json, "epoch");
+    record->key_id = take_number(json, "key_id");
+    record->memory_mib = take_number(json, "memory_mib");
+    record->cpu_millis = take_number(json, "cpu_millis");
+    record->process_limit = take_number(json, "process_limit");
+    record->disk_mib = take_number(json, "disk_mib");
+    record->created_ms = sbx_json_integer(json, "created_ms");
+    record->expires_ms = sbx_json_integer(json, "expires_ms");
+    bool good = take_text(json, "id", record->id, sizeof record->id) &&
+                sbx_id_parse(record->id, id) &&
+                take_text(json, "name", record->name, sizeof record->name) &&
+                sbx_name_is_valid(record->name) &&
+                take_text(json, "driver", record->driver, sizeof record->driver) &&
+                take_text(json, "incarnation", record->incarnation,
+                          sizeof record->incarnation) &&
+                take_text(json, "run", record->run, sizeof record->run) &&
+                take_text(json, "user", record->user, sizeof record->user) &&
+                take_operation(json, &record->operation) && take_labels(json, record) &&
+                record->state != 0 && (*image == '\0' || record->image != NULL);
+    return good ? SANDBOX_OK : sbx_fail(error, SANDBOX_FAILED, "a damaged workspace record");
+}
+
+/* All of that name: a second one would be read in place of the one that is written now. */
+static void remove_field(cJSON *json, const char *name)
+{
+    while (cJSON_GetObjectItemCaseSensitive(json, name) != NULL)
+        cJSON_DeleteItemFromObjectCaseSensitive(json, name);
+}
+
+static bool write_labels(struct sbx_record *record)
+{
+    remove_field(record->json, "labels");
+    if (record->labels == NULL)
+        return true;
+    cJSON *labels = cJSON_AddArrayToObject(record->json, "labels");
+    for (size_t n = 0; labels != NULL && record->labels[n] != NULL; n++) {
+        cJSON *label = cJSON_CreateString(record->labels[n]);
+        if (label == NULL || !cJSON_AddItemToArray(labels, label)) {
+            cJSON_Delete(label);
+            return false;
+        }
+    }
+    return labels != NULL;
+}
+
+static bool write_operation(struct sbx_record *record)
+{
+    const struct sbx_operation *operation = &record->operation;
+    remove_field(record->json, "operation");
+    if (operation->kind[0] == '\0')
+        return true;
+    cJSON *object = cJSON_AddObjectToObject(record->json, "operation");
+    return object != NULL && sbx_json_set_text(object, "kind", operation->kind) &&
+           sbx_json_set_text(object, "id", operation->id) &&
+           sbx_json_set_text(object, "step", operation->step) &&
+           sbx_json_set_text(object, "owner", operation->owner) &&
+           sbx_json_set_integer(object, "lease_ms", operation->lease_ms) &&
+           sbx_json_set_integer(object, "renewals", operation->renewals);
+}
+
+static bool write_fields(struct sbx_record *record)
+{
+    cJSON *json = record->json;
+    return sbx_json_set_integer(json, "format", FORMAT) &&
+           sbx_json_set_text(json, "id", record->id) &&
+           sbx_json_set_text(json, "name", record->name) &&
+           sbx_json_set_text(json, "driver", record->driver) &&
+           sbx_json_set_text(json, "state", sandbox_state_name(record->state)) &&
+           sbx_json_set_integer(json, "epoch", record->epoch) && write_operation(record) &&
+           sbx_json_set_text(json, "incarnation", record->incarnation) &&
+           sbx_json_set_text(json, "run", record->run) &&
+           sbx_json_set_integer(json, "key_id", record->key_id) &&
+           sbx_json_set_text(json, "user", record->user) &&
+           sbx_json_set_text(json, "image", record->image == NULL ? "" : record->image) &&
+           write_labels(record) && sbx_json_set_integer(json, "memory_mib", record->memory_mib) &&
+           sbx_json_set_integer(json, "cpu_millis", record->cpu_millis) &&
+           sbx_json_set_integer(json, "process_limit", record->process_limit) &&
+           sbx_json_set_integer(json, "disk_mib", record->disk_mib) &&
+           sbx_json_set_integer(json, "created_ms", record->created_ms) &&
+           sbx_json_set_integer(json, "expires_ms", record->expires_ms);
+}

@@ -1,0 +1,248 @@
+/* Where life cycle and work meet: the session of a workspace handle, made late and made again. */
+
+#include "core/session.h"
+#include "core/client.h"
+#include "core/janitor.h"
+#include "core/lifecycle.h"
+#include "guard.pb-c.h"
+#include "util/fail.h"
+#include "util/log.h"
+#include "util/memory.h"
+
+/* A relay that has not answered Health in this time is not going to. */
+#define HELLO_MS 10000u
+
+static sandbox_status connect_anew(sandbox_workspace *workspace, const struct sbx_wait *wait,
+                                   struct sbx_session **out, sandbox_error *error);
+static sandbox_status connect_workspace(sandbox_workspace *workspace,
+                                        const struct sbx_wait *wait, struct sbx_session **out,
+                                        bool *changed, sandbox_error *error);
+static sandbox_status look_again(sandbox_workspace *workspace, const struct sbx_record *record,
+                                 sandbox_status status, bool *changed,
+                                 sandbox_error *error);
+static sandbox_status check_hello(struct sbx_session *session, const struct sbx_record *record,
+                                  const struct sbx_wait *wait, sandbox_error *error);
+
+sandbox_status sbx_workspace_check(sandbox_workspace *workspace, sandbox_error *error)
+{
+    if (workspace == NULL)
+        return sbx_fail(error, SANDBOX_INVALID, "no workspace given");
+    sandbox_status status = sbx_client_check(workspace->client, error);
+    if (status == SANDBOX_OK && atomic_load(&workspace->gone))
+        return sbx_fail_for(error, SANDBOX_CLOSED, "workspace-deleted",
+                            "the workspace '%s' was deleted", workspace->name);
+    return status;
+}
+
+struct sbx_loop *sbx_workspace_loop(sandbox_workspace *workspace)
+{
+    return workspace->client->loop;
+}
+
+sandbox_status sbx_workspace_session(sandbox_workspace *workspace, const struct sbx_wait *wait,
+                                     struct sbx_session **out, sandbox_error *error)
+{
+    struct sbx_session *broken = NULL;
+    sandbox_status status = SANDBOX_OK;
+    pthread_mutex_lock(&workspace->lock);
+    while (workspace->connecting && status == SANDBOX_OK)
+        status = sbx_wait_condition(wait, &workspace->changed, &workspace->lock, error);
+    if (status == SANDBOX_OK && workspace->session != NULL) {
+        if (sbx_session_is_alive(workspace->session)) {
+            *out = sbx_session_keep(workspace->session);
+            pthread_mutex_unlock(&workspace->lock);
+            return SANDBOX_OK;
+        }
+        broken = sbx_take(workspace->session);
+    }
+    workspace->connecting = workspace->connecting || status == SANDBOX_OK;
+    pthread_mutex_unlock(&workspace->lock);
+    sbx_session_drop(broken);
+    if (status != SANDBOX_OK)
+        return status;
+
+    struct sbx_session *session = NULL;
+    status = connect_anew(workspace, wait, &session, error);
+    pthread_mutex_lock(&workspace->lock);
+    workspace->connecting = false;
+    if (status == SANDBOX_OK)
+        workspace->session = sbx_session_keep(session);
+    pthread_cond_broadcast(&workspace->changed);
+    pthread_mutex_unlock(&workspace->lock);
+    if (status != SANDBOX_OK)
+        return status;
+    sbx_janitor_notice(workspace->client);
+    *out = session;
+    return SANDBOX_OK;
+}
+
+sandbox_status sbx_workspace_call(sandbox_workspace *workspace, const char *method,
+                                  const ProtobufCMessage *request, bool repeatable,
+                                  const ProtobufCMessageDescriptor *descriptor,
+                                  const struct sbx_wait *wait, ProtobufCMessage **reply,
+                                  sandbox_error *error)
+{
+    sandbox_error own;
+    if (error == NULL)
+        error = &own; /* the reason decides whether a second try is right */
+    for (bool again = true;; again = false) {
+        struct sbx_session *session = NULL;
+        sandbox_status status = sbx_workspace_session(workspace, wait, &session, error);
+        if (status != SANDBOX_OK)
+            return status;
+        status = sbx_session_call(session, method, request, repeatable, descriptor, wait, reply,
+                                  error);
+        /* An agent refuses an old epoch before it looks at the request: nothing has happened. */
+        bool stale = status == SANDBOX_CONFLICT && strcmp(error->reason, "stale-epoch") == 0;
+        /* A channel that broke before a byte was sent has not reached the agent either. */
+        bool broken = status == SANDBOX_UNAVAILABLE && !sbx_session_is_alive(session);
+        if (stale)
+            sbx_session_cut(session);
+        sbx_session_drop(session);
+        if (!again || !(stale || broken))
+            return status;
+    }
+}
+
+sandbox_status sbx_workspace_stream(sandbox_workspace *workspace, const char *method,
+                                    const struct sbx_wait *wait, struct sbx_stream **out,
+                                    sandbox_error *error)
+{
+    for (bool again = true;; again = false) {
+        struct sbx_session *session = NULL;
+        sandbox_status status = sbx_workspace_session(workspace, wait, &session, error);
+        if (status != SANDBOX_OK)
+            return status;
+        status = sbx_stream_open(session, method, out, error);
+        sbx_session_drop(session);
+        if (status != SANDBOX_UNAVAILABLE || !again)
+            return status;
+    }
+}
+
+/* What the record says of work in this state. */
+static sandbox_status check_workable(const struct sbx_record *record, sandbox_error *error)
+{
+    switch (record->state) {
+    case SANDBOX_STATE_RUNNING:
+        return SANDBOX_OK;
+    case SANDBOX_STATE_INTERRUPTED:
+        return sbx_fail_for(error, SANDBOX_INTERRUPTED, "interrupted",
+                            "the instance of '%s' is gone, its files are kept; open it again "
+                            "from its live files",
+                            record->name);
+    case SANDBOX_STATE_DELETING:
+        return sbx_fail_for(error, SANDBOX_CLOSED, "workspace-deleted",
+                            "the workspace '%s' is being deleted", record->name);
+    default:
+        return sbx_fail_for(error, SANDBOX_BUSY, "being-created",
+                            "the workspace '%s' is not ready yet", record->name);
+    }
+}
+
+/* Somebody else may see the lost instance first, or have gone on already: the record tells. */
+static sandbox_status connect_anew(sandbox_workspace *workspace, const struct sbx_wait *wait,
+                                   struct sbx_session **out, sandbox_error *error)
+{
+    for (;;) {
+        bool changed = false;
+        sandbox_status status = connect_workspace(workspace, wait, out, &changed, error);
+        if (!changed || sbx_wait_check(wait, NULL) != SANDBOX_OK)
+            return status;
+    }
+}
+
+static sandbox_status connect_workspace(sandbox_workspace *workspace,
+                                        const struct sbx_wait *wait, struct sbx_session **out,
+                                        bool *changed, sandbox_error *error)
+{
+    sandbox_client *client = workspace->client;
+    SBX_ON_EXIT(sbx_record_clear) struct sbx_record record = {0};
+    sandbox_status status = sbx_store_load(client, workspace->name, wait, &record, error);
+    if (status == SANDBOX_NOT_FOUND ||
+        (status == SANDBOX_OK && strcmp(record.id, workspace->id) != 0)) {
+        atomic_store(&workspace->gone, true);
+        return sbx_workspace_check(workspace, error);
+    }
+    if (status == SANDBOX_OK)
+        status = check_workable(&record, error);
+    uint8_t token[SBX_TOKEN_BYTES];
+    if (status == SANDBOX_OK)
+        status = sbx_life_token(client, &record, wait, token, error);
+    if (status != SANDBOX_OK)
+        return status;
+
+    struct sbx_channel channel = SBX_CHANNEL;
+    struct sbx_session *session = NULL;
+    status = client->driver->connect(client->state, &record, wait, &channel, error);
+    if (status == SANDBOX_OK)
+        status = sbx_session_start(client->loop, &channel, &session, error);
+    if (status == SANDBOX_OK) {
+        sbx_session_identify(session, token, record.epoch);
+        status = check_hello(session, &record, wait, error);
+    }
+    sbx_wipe(token, sizeof token);
+    if (status == SANDBOX_OK) {
+        *out = session;
+        return SANDBOX_OK;
+    }
+    sbx_session_drop(session);
+    return look_again(workspace, &record, status, changed, error);
+}
+
+static sandbox_status check_hello(struct sbx_session *session, const struct sbx_record *record,
+                                  const struct sbx_wait *wait, sandbox_error *error)
+{
+    Sandbox__V1__HealthRequest request = SANDBOX__V1__HEALTH_REQUEST__INIT;
+    ProtobufCMessage *reply = NULL;
+    struct sbx_wait soon = sbx_wait_within(wait, HELLO_MS);
+    sandbox_status status =
+        sbx_session_call(session, "/sandbox.v1.Guard/Health", &request.base, true,
+                         &sandbox__v1__health_reply__descriptor, &soon, &reply, error);
+    if (status != SANDBOX_OK)
+        return status;
+    const Sandbox__V1__HealthReply *health = (const Sandbox__V1__HealthReply *)reply;
+    uint8_t id[SBX_ID_BYTES] = {0};
+    (void)sbx_id_parse(record->id, id);
+    if (health->gate != SANDBOX__V1__GATE__GATE_OPEN)
+        status = sbx_fail_for(error, SANDBOX_UNAVAILABLE, "not-opened",
+                              "the agent of '%s' has not been opened", record->name);
+    else if (health->workspace_id.len != sizeof id ||
+             memcmp(health->workspace_id.data, id, sizeof id) != 0)
+        status = sbx_fail_for(error, SANDBOX_CONFLICT, "other-workspace",
+                              "the agent that answered is not that of '%s'", record->name);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return status;
+}
+
+/*
+ * Connecting failed. Either the instance is gone, and then the record must say so, or it is there
+ * and did not answer, which is not for us to judge.
+ */
+static sandbox_status look_again(sandbox_workspace *workspace, const struct sbx_record *record,
+                                 sandbox_status status, bool *changed,
+                                 sandbox_error *error)
+{
+    sandbox_client *client = workspace->client;
+    if (status == SANDBOX_CANCELLED || status == SANDBOX_NO_MEMORY)
+        return status;
+    struct sbx_instance instance = {0};
+    struct sbx_wait soon = sbx_wait_alone(HELLO_MS);
+    if (client->driver->inspect(client->state, record, &soon, &instance, NULL) != SANDBOX_OK ||
+        instance.presence == SBX_PRESENCE_RUNNING)
+        return status;
+    sandbox_error unwritten = {0};
+    sandbox_status marked = sbx_life_interrupt(client, record, &soon, &unwritten);
+    *changed = marked == SANDBOX_CONFLICT || marked == SANDBOX_NOT_FOUND;
+    if (*changed)
+        return status;
+    if (marked != SANDBOX_OK) {
+        sbx_log(SANDBOX_LOG_WARNING, "'%s' has lost its instance and could not be marked so: %s",
+                record->name, unwritten.message);
+        return status;
+    }
+    return sbx_fail_for(error, SANDBOX_INTERRUPTED, "interrupted",
+                        "the instance of '%s' is gone%s%s; its files are kept: open it again "
+                        "from its live files",
+                        record->name, instance.detail[0] != '\0' ? ": " : "", instance.detail);
+}

@@ -1,0 +1,45 @@
+/*
+ * Where life cycle and work meet: a workspace handle's session with its agent, made late and
+ * made again. Public work functions use only this.
+ */
+#ifndef SBX_CORE_SESSION_H
+#define SBX_CORE_SESSION_H
+
+#include "agent/session.h"
+#include <sandbox/workspace.h>
+
+sandbox_workspace *sbx_workspace_keep(sandbox_workspace *workspace);
+void sbx_workspace_drop(sandbox_workspace *workspace); /* what sandbox_workspace_free() does */
+
+/*
+ * The first thing of every public work function: NULL handles and a forked child are
+ * SANDBOX_INVALID, a deleted workspace is SANDBOX_CLOSED.
+ */
+sandbox_status sbx_workspace_check(sandbox_workspace *workspace, sandbox_error *error);
+
+/*
+ * A live session, connecting if there is none; drop it after use. If the instance turns out to
+ * be gone, the record says so afterwards and the answer is SANDBOX_INTERRUPTED.
+ */
+sandbox_status sbx_workspace_session(sandbox_workspace *workspace, const struct sbx_wait *wait,
+                                     struct sbx_session **out, sandbox_error *error);
+
+/*
+ * sbx_session_call() on the workspace's session. A `repeatable` call whose channel broke is made
+ * once more on a fresh session.
+ */
+sandbox_status sbx_workspace_call(sandbox_workspace *workspace, const char *method,
+                                  const ProtobufCMessage *request, bool repeatable,
+                                  const ProtobufCMessageDescriptor *descriptor,
+                                  const struct sbx_wait *wait, ProtobufCMessage **reply,
+                                  sandbox_error *error);
+
+/* sbx_stream_open() on the workspace's session; the stream keeps the session. */
+sandbox_status sbx_workspace_stream(sandbox_workspace *workspace, const char *method,
+                                    const struct sbx_wait *wait, struct sbx_stream **out,
+                                    sandbox_error *error);
+
+/* The client's I/O thread. */
+struct sbx_loop *sbx_workspace_loop(sandbox_workspace *workspace);
+
+#endif

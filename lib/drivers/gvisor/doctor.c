@@ -1,0 +1,244 @@
+/* What `sandbox doctor` says of this host: what is missing, what is limited, and the remedy. */
+
+#include "drivers/gvisor/gvisor.h"
+#include "util/fail.h"
+#include "util/memory.h"
+#include "util/place.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define DISK_LOW_MIB   1024
+#define MEMORY_LOW_MIB 1024
+
+static void look_at_root(struct sbx_findings_sink *sink);
+static void look_at_runsc(const struct sbx_gvisor_settings *settings, const struct sbx_wait *wait,
+                          struct sbx_findings_sink *sink);
+static void look_at_kernel(struct sbx_findings_sink *sink);
+static void look_at_state(const char *state, struct sbx_findings_sink *sink);
+static void look_at_disk(const char *state, struct sbx_findings_sink *sink);
+static void look_at_memory(struct sbx_findings_sink *sink);
+static void look_at_limits(struct sbx_findings_sink *sink);
+static void look_at_programs(const struct sbx_gvisor_settings *settings,
+                             struct sbx_findings_sink *sink);
+static void add(struct sbx_findings_sink *sink, sandbox_severity severity, const char *subject,
+                const char *remedy, const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+sandbox_status sbx_gvisor_examine(const char *rest, const struct sbx_wait *wait,
+                                  struct sbx_findings_sink *sink, sandbox_error *error)
+{
+    SBX_ON_EXIT(sbx_gvisor_settings_clear) struct sbx_gvisor_settings settings = {0};
+    sandbox_status status = sbx_gvisor_settings_read(rest, &settings, error);
+    if (status != SANDBOX_OK)
+        return status;
+    look_at_root(sink);
+    look_at_runsc(&settings, wait, sink);
+    look_at_kernel(sink);
+    look_at_state(settings.state, sink);
+    look_at_disk(settings.state, sink);
+    look_at_memory(sink);
+    look_at_limits(sink);
+    look_at_programs(&settings, sink);
+    return sbx_wait_check(wait, error);
+}
+
+static void look_at_root(struct sbx_findings_sink *sink)
+{
+    if (geteuid() == 0) {
+        add(sink, SANDBOX_SEVERITY_GOOD, "root", "", "running as root");
+        return;
+    }
+    add(sink, SANDBOX_SEVERITY_PROBLEM, "root", "run it as root, for example with sudo",
+        "not root (user %u): the driver makes mounts and control groups, keeps its state "
+        "root's alone, and runsc restores no snapshot of a rootless sandbox",
+        (unsigned)geteuid());
+}
+
+static void look_at_version(const struct sbx_gvisor_runsc *runsc, const char *path,
+                            struct sbx_findings_sink *sink)
+{
+    add(sink, SANDBOX_SEVERITY_GOOD, "runsc", "", "%s, version %s", path, runsc->version);
+    if (runsc->needs_shim)
+        add(sink, SANDBOX_SEVERITY_NOTE, "runsc", "install a newer gVisor release",
+            "this version refuses what ls and stat ask of the kernel; a preloaded library mends "
+            "that for dynamically linked programs, others may fail");
+    if (!runsc->has_systrap)
+        add(sink, SANDBOX_SEVERITY_NOTE, "runsc", "install a newer gVisor release",
+            "this version has no systrap platform: system calls are several times slower, and "
+            "programs that hold TCP sockets in epoll cannot be checkpointed");
+}
+
+static void look_at_runsc(const struct sbx_gvisor_settings *settings, const struct sbx_wait *wait,
+                          struct sbx_findings_sink *sink)
+{
+    SBX_ON_EXIT(sbx_free_text) char *path = NULL;
+    struct sbx_gvisor_runsc runsc = {0};
+    sandbox_error detail = {0};
+    sandbox_status status = sbx_gvisor_runsc_find(settings->runsc, &path, &detail);
+    if (status == SANDBOX_OK)
+        status = sbx_gvisor_runsc_learn(path, wait, &runsc, &detail);
+    if (status != SANDBOX_OK) {
+        add(sink, SANDBOX_SEVERITY_PROBLEM, "runsc",
+            "apt-get install runsc, or give the path of one with runsc=PATH", "%s", detail.message);
+        return;
+    }
+    look_at_version(&runsc, path, sink);
+
+    const char *platform = settings->platform == NULL ? runsc.platform : settings->platform;
+    bool kvm = access("/dev/kvm", R_OK | W_OK) == 0;
+    if (strcmp(platform, "kvm") == 0 && !kvm)
+        add(sink, SANDBOX_SEVERITY_PROBLEM, "platform", "choose platform=systrap or ptrace",
+            "the platform kvm was asked for, and /dev/kvm cannot be used");
+    else if (strcmp(platform, "systrap") == 0 && !runsc.has_systrap)
+        add(sink, SANDBOX_SEVERITY_PROBLEM, "platform", "choose platform=ptrace or a newer runsc",
+            "the platform systrap was asked for, and this runsc has none");
+    else
+        add(sink, SANDBOX_SEVERITY_GOOD, "platform", "", "%s", platform);
+    if (!kvm)
+        add(sink, SANDBOX_SEVERITY_NOTE, "kvm", "", "/dev/kvm cannot be used; it is not needed");
+}
+
+static bool has_line(const char *path, const char *word)
+{
+    FILE *file = fopen(path, "re");
+    char line[256];
+    bool found = false;
+    while (file != NULL && !found && fgets(line, sizeof line, file) != NULL)
+        found = strstr(line, word) != NULL;
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+static void look_at_kernel(struct sbx_findings_sink *sink)
+{
+    struct utsname name;
+    int major = 0, minor = 0;
+    if (uname(&name) < 0 || sscanf(name.release, "%d.%d", &major, &minor) != 2)
+        return;
+    /* 5.9 has close_range(), the newest thing that the driver asks for; pidfds came before. */
+    bool new_enough = major > 5 || (major == 5 && minor >= 9);
+    add(sink, new_enough ? SANDBOX_SEVERITY_GOOD : SANDBOX_SEVERITY_PROBLEM, "kernel",
+        new_enough ? "" : "use Linux 5.9 or later", "Linux %s", name.release);
+    if (!has_line("/proc/filesystems", "\toverlay\n") && access("/sys/module/overlay", F_OK) < 0)
+        add(sink, SANDBOX_SEVERITY_NOTE, "overlay", "modprobe overlay",
+            "the kernel has not loaded its overlay file system, which workspaces start on");
+    if (access("/proc/self/ns/user", F_OK) < 0)
+        add(sink, SANDBOX_SEVERITY_NOTE, "namespaces", "",
+            "the kernel has no user namespaces; runsc isolates without them");
+}
+
+static void look_at_state(const char *state, struct sbx_findings_sink *sink)
+{
+    struct stat facts;
+    if (stat(state, &facts) < 0) {
+        if (errno == ENOENT)
+            add(sink, SANDBOX_SEVERITY_GOOD, "state", "", "%s will be made", state);
+        else
+            add(sink, SANDBOX_SEVERITY_PROBLEM, "state", "choose another directory in the URI",
+                "%s cannot be looked at", state);
+        return;
+    }
+    if (!S_ISDIR(facts.st_mode))
+        add(sink, SANDBOX_SEVERITY_PROBLEM, "state", "choose another directory in the URI",
+            "%s is not a directory", state);
+    else if (facts.st_uid != 0 || (facts.st_mode & 022) != 0)
+        add(sink, SANDBOX_SEVERITY_PROBLEM, "state", "chown root and chmod 700 it",
+            "%s belongs to or can be written by others", state);
+    else
+        add(sink, SANDBOX_SEVERITY_GOOD, "state", "", "%s", state);
+}
+
+static void look_at_disk(const char *state, struct sbx_findings_sink *sink)
+{
+    /* Where the directory is not made yet, the nearest one above it tells. */
+    SBX_ON_EXIT(sbx_free_text) char *path = sbx_copy(state);
+    struct statvfs facts;
+    while (path != NULL && statvfs(path, &facts) < 0) {
+        char *slash = strrchr(path, '/');
+        if (slash == NULL || path[1] == '\0')
+            return;
+        slash[slash == path ? 1 : 0] = '\0';
+    }
+    if (path == NULL)
+        return;
+    uint64_t free_mib = (uint64_t)facts.f_bavail * facts.f_frsize >> 20;
+    bool low = free_mib < DISK_LOW_MIB;
+    add(sink, low ? SANDBOX_SEVERITY_PROBLEM : SANDBOX_SEVERITY_GOOD, "disk",
+        low ? "free some space, or choose another state directory" : "",
+        "%" PRIu64 " MiB free under %s", free_mib, path);
+    add(sink, SANDBOX_SEVERITY_NOTE, "disk", "use a file system of its own for the state",
+        "disk_mib is not enforced by this driver");
+}
+
+static void look_at_memory(struct sbx_findings_sink *sink)
+{
+    struct sysinfo facts;
+    if (sysinfo(&facts) < 0)
+        return;
+    uint64_t total_mib = (uint64_t)facts.totalram * facts.mem_unit >> 20;
+    bool low = total_mib < MEMORY_LOW_MIB;
+    add(sink, low ? SANDBOX_SEVERITY_NOTE : SANDBOX_SEVERITY_GOOD, "memory",
+        low ? "give workspaces a small memory_mib" : "", "%" PRIu64 " MiB in all", total_mib);
+}
+
+static void look_at_limits(struct sbx_findings_sink *sink)
+{
+    if (geteuid() != 0)
+        return; /* what root could do cannot be seen from here */
+    struct sbx_gvisor_limits limits;
+    sbx_gvisor_limits_probe(&limits);
+    bool both = limits.memory && limits.cpu;
+    add(sink, both ? SANDBOX_SEVERITY_GOOD : SANDBOX_SEVERITY_NOTE, "limits",
+        both ? "" : "make the memory and cpu control groups writable here",
+        "control groups v%d: memory_mib is %senforced, cpu_millis is %senforced",
+        limits.unified ? 2 : 1, limits.memory ? "" : "not ", limits.cpu ? "" : "not ");
+}
+
+static void look_at_program(const char *configured, const char *name, sandbox_severity severity,
+                            struct sbx_findings_sink *sink)
+{
+    SBX_ON_EXIT(sbx_free_text) char *found = NULL;
+    if (configured == NULL)
+        (void)sbx_place_find(name, &found, NULL);
+    else if (access(configured, R_OK) == 0)
+        found = sbx_copy(configured);
+    if (found != NULL)
+        add(sink, SANDBOX_SEVERITY_GOOD, "programs", "", "%s", found);
+    else
+        add(sink, severity, "programs", "install libsandbox's programs beside the library",
+            "'%s' is not there", configured == NULL ? name : configured);
+}
+
+static void look_at_programs(const struct sbx_gvisor_settings *settings,
+                             struct sbx_findings_sink *sink)
+{
+    static const char *const helpers[] = {"unshare", "mount"};
+    look_at_program(settings->agent, "sandbox-agent", SANDBOX_SEVERITY_PROBLEM, sink);
+    look_at_program(settings->shim, "sandbox-shim.so", SANDBOX_SEVERITY_NOTE, sink);
+    for (size_t n = 0; n < sizeof helpers / sizeof helpers[0]; n++) {
+        char usual[2][64];
+        snprintf(usual[0], sizeof usual[0], "/usr/bin/%s", helpers[n]);
+        snprintf(usual[1], sizeof usual[1], "/bin/%s", helpers[n]);
+        if (access(usual[0], X_OK) < 0 && access(usual[1], X_OK) < 0)
+            add(sink, SANDBOX_SEVERITY_PROBLEM, "programs", "apt-get install util-linux mount",
+                "'%s' is not installed; workspaces are started with it", helpers[n]);
+    }
+}
+
+static void add(struct sbx_findings_sink *sink, sandbox_severity severity, const char *subject,
+                const char *remedy, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    sink->add(sink, severity, subject, text, remedy);
+}

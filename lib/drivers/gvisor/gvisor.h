@@ -1,0 +1,245 @@
+/*
+ * What the parts of the gVisor driver share. Outside this folder only sbx_driver_gvisor is known.
+ *
+ * In the state directory (root's alone):
+ *   records/NAME.json     a generation and the record
+ *   locks/                NAME.lock, ID.instance, ID.relay, base.build
+ *   workspaces/ID/        files/{workspace,home}, layer/, bundle/, runsc.log, sandbox.pid
+ *   runsc/                runsc's own --root
+ *   base/DIGEST/          root file systems made from the host's userland
+ *   agents/DIGEST/        copies of our agent and shim, as running workspaces use them
+ *   secrets/N             32 bytes that tokens are made from
+ */
+#ifndef SBX_DRIVERS_GVISOR_H
+#define SBX_DRIVERS_GVISOR_H
+
+#include "core/driver.h"
+#include "util/digest.h"
+#include <pthread.h>
+
+#define SBX_GVISOR_STATE       "/var/lib/libsandbox"
+#define SBX_GVISOR_PATH        4096
+#define SBX_GVISOR_DIGEST_TEXT (2 * SBX_DIGEST_BYTES + 1)
+/* What core asks for where nobody asked: kept where it can be, never a reason to refuse. */
+#define SBX_GVISOR_DEFAULT_MEMORY_MIB 2048
+
+/* ---- settings.c: what the URI says ---- */
+
+struct sbx_gvisor_settings {
+    char *state;    /* absolute */
+    char *runsc;    /* a path, or a name for PATH */
+    char *platform; /* NULL: chosen by version */
+    char *agent;    /* NULL: the installed one */
+    char *shim;     /* NULL: the installed one */
+};
+
+sandbox_status sbx_gvisor_settings_read(const char *rest, struct sbx_gvisor_settings *out,
+                                        sandbox_error *error);
+void sbx_gvisor_settings_clear(struct sbx_gvisor_settings *settings);
+
+/* ---- runsc.c: which runsc this is ---- */
+
+struct sbx_gvisor_runsc {
+    char version[80];
+    uint32_t date; /* 20221219; 0: it does not say */
+    bool has_overlay2, has_systrap;
+    bool needs_shim;      /* its statx() refuses what coreutils ask */
+    const char *platform; /* the default one. Static. */
+};
+
+/* @param out  free() */
+sandbox_status sbx_gvisor_runsc_find(const char *name, char **out, sandbox_error *error);
+sandbox_status sbx_gvisor_runsc_learn(const char *path, const struct sbx_wait *wait,
+                                      struct sbx_gvisor_runsc *out, sandbox_error *error);
+/* From the texts that `runsc --version` and `runsc flags` print. */
+void sbx_gvisor_runsc_judge(const char *version, const char *flags, struct sbx_gvisor_runsc *out);
+
+/* ---- limits.c: control groups of the host ---- */
+
+struct sbx_gvisor_limits {
+    bool unified;                           /* cgroup v2 */
+    bool memory, cpu;                       /* can be enforced */
+    char memory_group[256], cpu_group[256]; /* where our groups are made; the same on v2 */
+};
+
+void sbx_gvisor_limits_probe(struct sbx_gvisor_limits *out);
+/* Makes the workspace's groups. Empty texts: none is needed, or there can be none. */
+sandbox_status sbx_gvisor_limits_make(const struct sbx_gvisor_limits *limits,
+                                      const struct sbx_record *record, char memory_group[320],
+                                      char cpu_group[320], sandbox_error *error);
+sandbox_status sbx_gvisor_limits_remove(const struct sbx_gvisor_limits *limits, const char *id,
+                                        const struct sbx_wait *wait, sandbox_error *error);
+/* How often the kernel killed for lack of memory in there. */
+uint64_t sbx_gvisor_limits_killed(const struct sbx_gvisor_limits *limits, const char *id);
+
+/* ---- gvisor.c: the open driver ---- */
+
+struct sbx_gvisor_cache;
+
+/* A channel that proved a fresh instance alive, kept for the caller who connects next. */
+struct sbx_gvisor_ready {
+    char id[SBX_ID_TEXT]; /* "": empty */
+    struct sbx_channel channel;
+};
+#define SBX_GVISOR_READY 8
+
+struct sbx_gvisor {
+    struct sbx_gvisor_settings settings; /* `state` and `runsc` made canonical */
+    int directory;                       /* of the state */
+    char *runsc_root;                    /* STATE/runsc */
+    struct sbx_gvisor_limits limits;
+    struct sbx_gvisor_cache *cache;
+    pthread_mutex_t mutex; /* guards what follows, and the cache */
+    bool known;
+    struct sbx_gvisor_runsc runsc;
+    struct sbx_gvisor_ready ready[SBX_GVISOR_READY];
+};
+
+/* Learnt at the first call, then remembered. */
+sandbox_status sbx_gvisor_abilities(struct sbx_gvisor *driver, const struct sbx_wait *wait,
+                                    struct sbx_gvisor_runsc *out, sandbox_error *error);
+/* STATE/FORMAT… */
+char *sbx_gvisor_path(const struct sbx_gvisor *driver, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* A directory with exactly this mode, whatever the host's umask. An existing one is fine. */
+sandbox_status sbx_gvisor_directory(int at, const char *path, mode_t mode, sandbox_error *error);
+/* A file with exactly this mode, replacing what was there. */
+sandbox_status sbx_gvisor_file(int at, const char *path, const void *data, size_t size, mode_t mode,
+                               sandbox_error *error);
+
+/* ---- store.c: records and secrets ---- */
+
+struct sbx_gvisor_cache *sbx_gvisor_cache_new(void);
+void sbx_gvisor_cache_free(struct sbx_gvisor_cache *cache);
+
+sandbox_status sbx_gvisor_record_load(void *state, const char *name, const struct sbx_wait *wait,
+                                      char **text, size_t *size, char version[SBX_VERSION_TEXT],
+                                      sandbox_error *error);
+sandbox_status sbx_gvisor_record_store(void *state, const char *name, const char *text, size_t size,
+                                       const char *expected, char version[SBX_VERSION_TEXT],
+                                       const struct sbx_wait *wait, sandbox_error *error);
+sandbox_status sbx_gvisor_record_remove(void *state, const char *name, const char *expected,
+                                        const struct sbx_wait *wait, sandbox_error *error);
+sandbox_status sbx_gvisor_record_list(void *state, const struct sbx_wait *wait,
+                                      bool (*visit)(void *user_data, const char *name,
+                                                    const char *text, size_t size,
+                                                    const char *version),
+                                      void *user_data, sandbox_error *error);
+sandbox_status sbx_gvisor_secret(void *state, uint32_t *key_id, uint8_t key[32],
+                                 const struct sbx_wait *wait, sandbox_error *error);
+
+/* ---- fence.c: who may act now ---- */
+
+/*
+ * Takes the workspace's own lock and makes sure that the stored record is still the caller's:
+ * same id, epoch and operation. Nobody else acts until `lock` is closed.
+ */
+sandbox_status sbx_gvisor_fence(struct sbx_gvisor *driver, const struct sbx_record *record,
+                                const struct sbx_wait *wait, int *lock, sandbox_error *error);
+sandbox_status sbx_gvisor_owner_name(void *state, char owner[128], sandbox_error *error);
+bool sbx_gvisor_owner_is_gone(void *state, const char *owner);
+
+/* ---- processes.c: what runs on this host ---- */
+
+bool sbx_gvisor_boot_id(char text[40]);
+/*
+ * In clock ticks since boot; 0 where there is no such process, or only its zombie. A caller that
+ * has run out of descriptors or memory cannot tell, and must not take that for an end.
+ */
+#define SBX_GVISOR_CANNOT_TELL UINT64_MAX
+uint64_t sbx_gvisor_started(pid_t pid);
+/* Whether this process is a sandbox of this workspace, started with our --root. */
+bool sbx_gvisor_is_sandbox(const struct sbx_gvisor *driver, pid_t pid, const char *id);
+bool sbx_gvisor_has_sandbox(const struct sbx_gvisor *driver, const char *id);
+/* How many processes of the workspace there are, their descendants counted. */
+size_t sbx_gvisor_processes(const struct sbx_gvisor *driver, const char *id);
+/* Kills them all, and waits until they are gone. */
+sandbox_status sbx_gvisor_processes_end(const struct sbx_gvisor *driver, const char *id,
+                                        const struct sbx_wait *wait, sandbox_error *error);
+
+/* ---- base.c and bundle.c: what a workspace sees ---- */
+
+/* The base's digest, making it if there is none. */
+sandbox_status sbx_gvisor_base(struct sbx_gvisor *driver, const struct sbx_wait *wait,
+                               char digest[SBX_GVISOR_DIGEST_TEXT], sandbox_error *error);
+/* Builds a base in an open empty directory, from the host's `etc` and root. */
+sandbox_status sbx_gvisor_base_build(int target, int etc, int root, sandbox_error *error);
+/* The digest of our agent and shim, copying them into agents/DIGEST if they are not there. */
+sandbox_status sbx_gvisor_tools(struct sbx_gvisor *driver, bool with_shim,
+                                char digest[SBX_GVISOR_DIGEST_TEXT], sandbox_error *error);
+
+/* Who works in the workspace, as its root file system knows him. */
+struct sbx_gvisor_user {
+    uint32_t uid, gid;
+    char home[512];
+};
+
+/* A workspace's files and what runsc is told about them. */
+struct sbx_gvisor_bundle {
+    struct sbx_gvisor_user user;
+    char *lower;                       /* the root file system under the workspace's layer */
+    bool bind_usr;                     /* the host's /usr belongs into it */
+    char base[SBX_GVISOR_DIGEST_TEXT]; /* "": an image */
+    char tools[SBX_GVISOR_DIGEST_TEXT];
+};
+
+sandbox_status sbx_gvisor_bundle_make(struct sbx_gvisor *driver, const struct sbx_record *record,
+                                      const struct sbx_gvisor_runsc *runsc,
+                                      const struct sbx_wait *wait, struct sbx_gvisor_bundle *out,
+                                      sandbox_error *error);
+void sbx_gvisor_bundle_clear(struct sbx_gvisor_bundle *bundle);
+/* config.json. Free with cJSON_Delete(); NULL: no memory. */
+cJSON *sbx_gvisor_config(const struct sbx_gvisor *driver, const struct sbx_record *record,
+                         const struct sbx_gvisor_bundle *bundle);
+/* Finds a user in the text of a passwd file. */
+bool sbx_gvisor_user_find(const char *passwd, const char *name, struct sbx_gvisor_user *out);
+
+/* ---- launch.c: from the bundle to a running sandbox ---- */
+
+struct sbx_gvisor_start {
+    struct sbx_gvisor_runsc runsc;
+    struct sbx_gvisor_bundle bundle;
+    char memory_group[320], cpu_group[320]; /* "": none */
+};
+
+sandbox_status sbx_gvisor_launch(struct sbx_gvisor *driver, const struct sbx_record *record,
+                                 const struct sbx_gvisor_start *start, const struct sbx_wait *wait,
+                                 sandbox_error *error);
+/* Why there is no sandbox, in the words of whoever gave up. */
+sandbox_status sbx_gvisor_explain(struct sbx_gvisor *driver, const char *id, int code,
+                                  sandbox_error *error);
+
+/* ---- instance.c and connect.c ---- */
+
+sandbox_status sbx_gvisor_provision(void *state, const struct sbx_record *record,
+                                    const struct sbx_wait *wait,
+                                    char incarnation[SBX_INCARNATION_TEXT], sandbox_error *error);
+sandbox_status sbx_gvisor_inspect(void *state, const struct sbx_record *record,
+                                  const struct sbx_wait *wait, struct sbx_instance *out,
+                                  sandbox_error *error);
+sandbox_status sbx_gvisor_discard(void *state, const struct sbx_record *record,
+                                  const struct sbx_wait *wait, sandbox_error *error);
+sandbox_status sbx_gvisor_destroy(void *state, const struct sbx_record *record,
+                                  const struct sbx_wait *wait, sandbox_error *error);
+
+sandbox_status sbx_gvisor_connect(void *state, const struct sbx_record *record,
+                                  const struct sbx_wait *wait, struct sbx_channel *channel,
+                                  sandbox_error *error);
+/* Waits until the agent speaks through a relay, which is then kept for the next connect(). */
+sandbox_status sbx_gvisor_await_agent(struct sbx_gvisor *driver, const char *id, pid_t sandbox,
+                                      const struct sbx_wait *wait, sandbox_error *error);
+/* Ends what is kept: of one workspace, or of all (NULL). */
+void sbx_gvisor_ready_forget(struct sbx_gvisor *driver, const char *id);
+/* "BOOT:PID:START" of a process of ours; false where it is none, or has ended. */
+bool sbx_gvisor_incarnation(const struct sbx_gvisor *driver, const char *id, pid_t pid,
+                            char incarnation[SBX_INCARNATION_TEXT]);
+/* Whether that very incarnation runs now. */
+bool sbx_gvisor_is_running(const struct sbx_gvisor *driver, const char *id,
+                           const char *incarnation);
+
+/* ---- doctor.c ---- */
+
+sandbox_status sbx_gvisor_examine(const char *rest, const struct sbx_wait *wait,
+                                  struct sbx_findings_sink *sink, sandbox_error *error);
+
+#endif

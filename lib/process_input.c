@@ -1,0 +1,111 @@
+/* What a process reads: written once, in order, whatever happens to the connection. */
+
+#include "process_parts.h"
+#include "util/fail.h"
+#include "util/memory.h"
+
+#define CALL_MS 30000u
+
+static sandbox_status write_all(sandbox_process *process, const uint8_t *data, size_t size,
+                                bool end, const struct sbx_wait *wait, sandbox_error *error);
+static sandbox_status learn_offset(sandbox_process *process, const struct sbx_wait *wait,
+                                   sandbox_error *error);
+static sandbox_status write_piece(sandbox_process *process, const uint8_t *data, size_t size,
+                                  bool end, const struct sbx_wait *wait, sandbox_error *error);
+
+static void free_message(ProtobufCMessage **message)
+{
+    if (*message != NULL)
+        protobuf_c_message_free_unpacked(*message, NULL);
+}
+
+sandbox_status sandbox_process_write(sandbox_process *process, const void *data, size_t data_size,
+                                     const sandbox_call *call, sandbox_error *error)
+{
+    struct sbx_wait wait;
+    sandbox_status status = sbx_process_check(process, error);
+    if (status == SANDBOX_OK && data == NULL && data_size > 0)
+        status = sbx_fail(error, SANDBOX_INVALID, "no bytes to write are given");
+    if (status == SANDBOX_OK)
+        status = sbx_wait_begin(&wait, call, SANDBOX_FOREVER, error);
+    if (status == SANDBOX_OK && data_size > 0)
+        status = write_all(process, data, data_size, false, &wait, error);
+    return process == NULL ? status : sbx_process_about(process, status, error);
+}
+
+sandbox_status sandbox_process_end_input(sandbox_process *process, const sandbox_call *call,
+                                         sandbox_error *error)
+{
+    struct sbx_wait wait;
+    sandbox_status status = sbx_process_check(process, error);
+    if (status == SANDBOX_OK)
+        status = sbx_wait_begin(&wait, call, CALL_MS, error);
+    if (status == SANDBOX_OK)
+        status = write_all(process, NULL, 0, true, &wait, error);
+    return process == NULL ? status : sbx_process_about(process, status, error);
+}
+
+void sbx_write_request(const sandbox_process *process, const void *data, size_t size, bool end,
+                       Sandbox__V1__WriteRequest *request)
+{
+    sandbox__v1__write_request__init(request);
+    request->id = sbx_binary(process->id_bytes, SBX_ID_BYTES);
+    request->offset = process->input_offset;
+    request->data = sbx_binary(data, size);
+    request->end = end;
+}
+
+static sandbox_status write_all(sandbox_process *process, const uint8_t *data, size_t size,
+                                bool end, const struct sbx_wait *wait, sandbox_error *error)
+{
+    sandbox_status status = sbx_process_take_turn(process, &process->writing, wait, error);
+    if (status != SANDBOX_OK)
+        return status;
+    if (process->input_ended && !end)
+        status = sbx_fail_for(error, SANDBOX_CLOSED, "input-ended",
+                              "the process's input was ended before");
+    if (status == SANDBOX_OK && !process->input_ended)
+        status = learn_offset(process, wait, error);
+    while (status == SANDBOX_OK && size > 0) {
+        size_t piece = size < SBX_INPUT_PIECE ? size : SBX_INPUT_PIECE;
+        status = write_piece(process, data, piece, false, wait, error);
+        data += piece;
+        size -= piece;
+    }
+    if (status == SANDBOX_OK && end && !process->input_ended) {
+        status = write_piece(process, NULL, 0, true, wait, error);
+        process->input_ended = status == SANDBOX_OK && process->piped;
+    }
+    sbx_process_leave_turn(process, &process->writing);
+    return status;
+}
+
+/* Somebody else may have written before, or a write of ours broke off: the agent knows. */
+static sandbox_status learn_offset(sandbox_process *process, const struct sbx_wait *wait,
+                                   sandbox_error *error)
+{
+    if (process->input_known)
+        return SANDBOX_OK;
+    process->input_offset = 0;
+    return write_piece(process, NULL, 0, false, wait, error);
+}
+
+static sandbox_status write_piece(sandbox_process *process, const uint8_t *data, size_t size,
+                                  bool end, const struct sbx_wait *wait, sandbox_error *error)
+{
+    Sandbox__V1__WriteRequest request;
+    sbx_write_request(process, data, size, end, &request);
+    SBX_ON_EXIT(free_message) ProtobufCMessage *reply = NULL;
+    sandbox_status status = sbx_workspace_call(
+        process->workspace, "/sandbox.v1.Processes/Write", &request.base, true,
+        &sandbox__v1__write_reply__descriptor, wait, &reply, error);
+    process->input_known = status == SANDBOX_OK;
+    if (status != SANDBOX_OK)
+        return status;
+    uint64_t written = ((const Sandbox__V1__WriteReply *)(void *)reply)->written;
+    if (written < process->input_offset + size)
+        return sbx_fail_for(error, SANDBOX_FAILED, "malformed-answer",
+                            "the agent did not take all of the input, and did not say why");
+    process->input_offset = written;
+    return SANDBOX_OK;
+}

@@ -1,0 +1,22 @@
+/* JSON with limits, over cJSON. */
+#ifndef SBX_UTIL_JSON_H
+#define SBX_UTIL_JSON_H
+
+#include <cjson/cJSON.h>
+#include <sandbox/error.h>
+
+/* Parses exactly one value of at most `limit` bytes. Free with cJSON_Delete(). */
+sandbox_status sbx_json_parse(const void *text, size_t size, size_t limit, cJSON **out,
+                              sandbox_error *error);
+/* "" if there is no such string. Borrowed. */
+const char *sbx_json_text(const cJSON *object, const char *name);
+/* 0 if there is no such number, clamped to what is exact in a double. */
+int64_t sbx_json_integer(const cJSON *object, const char *name);
+bool sbx_json_flag(const cJSON *object, const char *name);
+/* False on no memory. They replace what was there. */
+bool sbx_json_set_text(cJSON *object, const char *name, const char *text);
+bool sbx_json_set_integer(cJSON *object, const char *name, int64_t number);
+
+void sbx_json_free(cJSON **json); /* for SBX_ON_EXIT */
+
+#endif

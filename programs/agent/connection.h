@@ -1,0 +1,70 @@
+/*
+ * What server.c (connections, bytes) and call.c (gRPC calls) share. nghttp2 takes bytes and gives
+ * bytes; no function of it may be re-entered, so what its callbacks cause is done once a loop
+ * turn, before the loop sleeps.
+ */
+#ifndef AGENT_CONNECTION_H
+#define AGENT_CONNECTION_H
+
+#include "server.h"
+#include "util/bytes.h"
+#include <nghttp2/nghttp2.h>
+
+#define AGENT_TOKEN_BYTES 32
+
+struct agent_connection {
+    uv_pipe_t pipe;
+    nghttp2_session *session;
+    struct agent_call *calls;
+    unsigned call_count;
+    uint64_t last_used_ms;
+    uv_write_t write;
+    struct sbx_bytes unsent; /* under way in `write` */
+    size_t held;             /* bytes of callers that no service took yet */
+    size_t owed;             /* of these, not yet given back to the connection's window */
+    bool writing, closing, due;
+    struct agent_connection *next, *next_due;
+};
+
+struct agent_call {
+    struct agent_connection *connection; /* NULL once it is over */
+    int32_t stream;
+    const struct agent_method *method; /* NULL: no such method */
+    void *data;
+    struct sbx_bytes input, output;
+    size_t header_bytes, unconsumed;
+    uint64_t deadline_ms;    /* on the loop's clock; 0: none */
+    unsigned references;
+    unsigned status;
+    char reason[48];
+    char message[256];
+    uint8_t token[AGENT_TOKEN_BYTES];
+    uint64_t epoch;
+    bool has_token, has_epoch, is_post, is_grpc;
+    bool begun;       /* a service knows it */
+    bool ended;       /* finished, failed or refused */
+    bool remote_ended, end_told, got_message;
+    bool headers_sent, deferred, ready_owed;
+    bool paused, dispatching;
+    struct agent_call *next, *previous;
+};
+
+/* Of call.c, for server.c. */
+struct agent_call *agent_call_open(struct agent_connection *connection, int32_t stream);
+bool agent_call_header(struct agent_call *call, const uint8_t *name, size_t name_size,
+                       const uint8_t *value, size_t value_size);
+void agent_call_begin(struct agent_call *call);
+void agent_call_input(struct agent_call *call, const uint8_t *data, size_t size);
+void agent_call_input_ended(struct agent_call *call);
+void agent_call_dispatch(struct agent_call *call);
+void agent_call_close(struct agent_call *call);
+
+/* Of server.c, for call.c. */
+void agent_connection_due(struct agent_connection *connection);
+/* Bytes of a caller are in our memory (positive), or left it. */
+void agent_connection_hold(struct agent_connection *connection, size_t size);
+void agent_connection_release(struct agent_connection *connection, size_t size);
+/* Some call of it must end at that time. */
+void agent_server_deadline(uint64_t deadline_ms);
+
+#endif

@@ -1,0 +1,153 @@
+/*
+ * Bytes between stdio and a Unix socket. Ends when the socket's side closes; the end of stdin
+ * closes our half of it, and the agent then closes the other. Standard output carries the
+ * agent's bytes and nothing else.
+ */
+
+#include "relay.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define RELAY_BYTES  (256u << 10)
+#define SOCKET_BYTES (1 << 20)
+
+/* One direction. */
+struct flow {
+    int from, to;
+    uint8_t *memory;
+    size_t start, end;
+    bool at_end; /* `from` gives no more */
+    bool broken; /* `to` takes no more */
+};
+
+static uint8_t up_memory[RELAY_BYTES], down_memory[RELAY_BYTES];
+
+static int connect_to(const char *path);
+static void unblock(int fd);
+static int carry(int fd);
+static void fill(struct flow *flow);
+static void drain(struct flow *flow);
+
+int agent_relay(const char *path)
+{
+    signal(SIGPIPE, SIG_IGN);
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    int fd = connect_to(path);
+    if (fd < 0) {
+        fprintf(stderr, "sandbox-agent: cannot reach the agent at '%s': %s\n", path,
+                strerror(errno));
+        return 1;
+    }
+    unblock(0);
+    unblock(1);
+    unblock(fd);
+    return carry(fd);
+}
+
+static int connect_to(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), size = SOCKET_BYTES;
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+        int number = errno;
+        close(fd);
+        errno = number;
+        return -1;
+    }
+    return fd;
+}
+
+/* A write that waits would keep the other direction waiting too. */
+static void unblock(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    if (flags >= 0)
+        fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+static short wanted_events(const struct flow *reads, const struct flow *writes)
+{
+    bool read_wanted = reads != NULL && !reads->at_end && reads->end < RELAY_BYTES;
+    bool write_wanted = writes != NULL && !writes->broken && writes->end > writes->start;
+    return (short)((read_wanted ? POLLIN : 0) | (write_wanted ? POLLOUT : 0));
+}
+
+static int carry(int fd)
+{
+    struct flow up = {.from = 0, .to = fd, .memory = up_memory};
+    struct flow down = {.from = fd, .to = 1, .memory = down_memory};
+    bool told_end = false;
+    for (;;) {
+        if (down.broken || (down.at_end && down.start == down.end))
+            return 0;
+        if (up.at_end && up.start == up.end && !told_end) {
+            shutdown(fd, SHUT_WR);
+            told_end = true;
+        }
+        short up_events = wanted_events(&up, NULL), down_events = wanted_events(NULL, &down);
+        /* A descriptor whose end we know would only keep poll awake with POLLHUP. */
+        struct pollfd watched[] = {{up_events == 0 ? -1 : 0, up_events, 0},
+                                   {1, down_events, 0},
+                                   {fd, wanted_events(&down, &up), 0}};
+        if (watched[2].events == 0)
+            watched[2].fd = -1;
+        if (poll(watched, 3, -1) < 0 && errno != EINTR)
+            return 1;
+        /* Whoever read our output is gone. */
+        if (watched[1].revents & (POLLERR | POLLHUP | POLLNVAL))
+            return 0;
+        if (watched[0].revents != 0)
+            fill(&up);
+        if (watched[2].revents & (POLLIN | POLLHUP | POLLERR))
+            fill(&down);
+        drain(&up);
+        drain(&down);
+    }
+}
+
+static void fill(struct flow *flow)
+{
+    if (flow->at_end || flow->end == RELAY_BYTES)
+        return;
+    ssize_t size = read(flow->from, flow->memory + flow->end, RELAY_BYTES - flow->end);
+    if (size > 0)
+        flow->end += (size_t)size;
+    else if (size == 0 || (errno != EAGAIN && errno != EINTR))
+        flow->at_end = true;
+}
+
+static void drain(struct flow *flow)
+{
+    while (!flow->broken && flow->start < flow->end) {
+        ssize_t size = write(flow->to, flow->memory + flow->start, flow->end - flow->start);
+        if (size < 0 && errno == EINTR)
+            continue;
+        if (size < 0 && errno == EAGAIN)
+            break;
+        if (size < 0) {
+            flow->broken = true;
+            break;
+        }
+        flow->start += (size_t)size;
+    }
+    if (flow->start == flow->end || flow->broken)
+        flow->start = flow->end = 0;
+}

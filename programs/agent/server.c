@@ -1,0 +1,483 @@
+/* The socket, its connections, and HTTP/2 as bytes in and bytes out. */
+
+#include "call.h"
+#include "connection.h"
+#include "listener.h"
+#include "loop.h"
+#include "util/memory.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define CONNECTIONS_MAX   64
+#define STREAMS_MAX       256
+#define STREAM_WINDOW     (4u << 20)
+#define CONNECTION_WINDOW (16 << 20)
+#define HELD_MAX          (64u << 20) /* then a connection's window stays shut */
+#define FRAME_MAX         (256u << 10)
+#define HEADER_LIST_MAX   (16u << 10)
+#define GATHER_TARGET     (256u << 10)
+#define SOCKET_BYTES      (1 << 20)
+#define RESETS_BURST      1000
+#define RESETS_A_SECOND   200
+
+static uv_pipe_t listener;
+static uv_prepare_t before_sleep;
+static struct agent_timer *deadline_timer;
+static uint64_t deadline_timer_ms;
+static char *listener_path;
+static nghttp2_session_callbacks *callbacks;
+static nghttp2_option *options;
+static struct agent_connection *connections, *due_connections;
+static unsigned connection_count;
+/* Shared, since both are only used between two calls of the loop. */
+static char read_memory[256u << 10];
+static uint8_t write_memory[GATHER_TARGET + FRAME_MAX + 64];
+
+static bool make_protocol(void);
+static int listen_on(const char *path);
+static void on_connection(uv_stream_t *stream, int status);
+static bool make_way(void);
+static bool start_session(struct agent_connection *connection);
+static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *room);
+static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *room);
+static void on_before_sleep(uv_prepare_t *handle);
+static void flush(struct agent_connection *connection);
+static void close_connection(struct agent_connection *connection);
+static void on_closed(uv_handle_t *handle);
+static void on_deadline(void *user_data);
+
+bool agent_server_listen(const char *path)
+{
+    int fd = make_protocol() ? listen_on(path) : -1;
+    listener_path = sbx_copy(path);
+    if (fd < 0 || listener_path == NULL)
+        return false;
+    uv_pipe_init(agent_loop(), &listener, 0);
+    int problem = uv_pipe_open(&listener, fd);
+    if (problem == 0)
+        problem = uv_listen((uv_stream_t *)&listener, CONNECTIONS_MAX, on_connection);
+    if (problem != 0)
+        fprintf(stderr, "sandbox-agent: cannot listen on '%s': %s\n", path, uv_strerror(problem));
+    uv_prepare_init(agent_loop(), &before_sleep);
+    uv_prepare_start(&before_sleep, on_before_sleep);
+    return problem == 0;
+}
+
+void agent_server_unlink(void)
+{
+    if (listener_path != NULL)
+        unlink(listener_path);
+}
+
+unsigned agent_server_connection_count(void)
+{
+    return connection_count;
+}
+
+static bool make_directory_of(const char *path)
+{
+    char parent[sizeof ((struct sockaddr_un *)0)->sun_path];
+    snprintf(parent, sizeof parent, "%s", path);
+    for (char *at = parent + 1; *at != '\0'; at++) {
+        if (*at != '/')
+            continue;
+        *at = '\0';
+        if (mkdir(parent, 0755) != 0 && errno != EEXIST)
+            return false;
+        *at = '/';
+    }
+    return true;
+}
+
+/* A socket that nobody answers on is left over from an agent that was killed. */
+static bool is_stale(const struct sockaddr_un *address)
+{
+    struct stat facts;
+    if (lstat(address->sun_path, &facts) != 0 || !S_ISSOCK(facts.st_mode))
+        return false;
+    SBX_ON_EXIT(sbx_close_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 &&
+           errno == ECONNREFUSED;
+}
+
+static int listen_on(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path) {
+        fprintf(stderr, "sandbox-agent: the socket's path is longer than %zu bytes\n",
+                sizeof address.sun_path - 1);
+        return -1;
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    if (!make_directory_of(path)) {
+        fprintf(stderr, "sandbox-agent: cannot make the directory of '%s': %s\n", path,
+                strerror(errno));
+        return -1;
+    }
+    if (is_stale(&address))
+        unlink(path);
+    SBX_ON_EXIT(sbx_close_fd)
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    mode_t old = umask(0177);
+    bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    int number = errno;
+    umask(old);
+    if (!bound) {
+        fprintf(stderr, "sandbox-agent: cannot bind '%s': %s\n", path, strerror(number));
+        return -1;
+    }
+    return sbx_take_fd(&fd);
+}
+
+static int begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *user_data)
+{
+    if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+        return 0;
+    struct agent_call *call = agent_call_open(user_data, frame->hd.stream_id);
+    if (call == NULL)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call);
+    return 0;
+}
+
+static int take_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                       size_t name_size, const uint8_t *value, size_t value_size, uint8_t flags,
+                       void *user_data)
+{
+    struct agent_call *call =
+        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    if (call == NULL || agent_call_header(call, name, name_size, value, value_size))
+        return 0;
+    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+}
+
+static int take_data(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *data,
+                     size_t size, void *user_data)
+{
+    struct agent_call *call = nghttp2_session_get_stream_user_data(session, stream);
+    if (call != NULL)
+        agent_call_input(call, data, size);
+    else
+        nghttp2_session_consume(session, stream, size);
+    return 0;
+}
+
+static int take_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user_data)
+{
+    struct agent_call *call =
+        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    if (call == NULL || (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA))
+        return 0;
+    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+        agent_call_begin(call);
+    if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+        agent_call_input_ended(call);
+    return 0;
+}
+
+/* Answered before the caller had said all: tell it to stop. */
+static int frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user_data)
+{
+    if (frame->hd.type != NGHTTP2_HEADERS || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
+        return 0;
+    struct agent_call *call =
+        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    if (call != NULL && !call->remote_ended)
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                  NGHTTP2_NO_ERROR);
+    return 0;
+}
+
+static int stream_closed(nghttp2_session *session, int32_t stream, uint32_t code, void *user_data)
+{
+    struct agent_call *call = nghttp2_session_get_stream_user_data(session, stream);
+    if (call != NULL)
+        agent_call_close(call);
+    return 0;
+}
+
+static ssize_t choose_frame_size(nghttp2_session *session, uint8_t type, int32_t stream,
+                                 int32_t session_window, int32_t stream_window,
+                                 uint32_t remote_max, void *user_data)
+{
+    return remote_max < FRAME_MAX ? (ssize_t)remote_max : (ssize_t)FRAME_MAX;
+}
+
+static bool make_protocol(void)
+{
+    if (nghttp2_session_callbacks_new(&callbacks) != 0 || nghttp2_option_new(&options) != 0) {
+        fputs("sandbox-agent: no memory\n", stderr);
+        return false;
+    }
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, take_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, take_data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, take_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, frame_sent);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, stream_closed);
+    nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks, choose_frame_size);
+    nghttp2_option_set_no_auto_window_update(options, 1);
+    nghttp2_option_set_stream_reset_rate_limit(options, RESETS_BURST, RESETS_A_SECOND);
+    nghttp2_option_set_max_reserved_remote_streams(options, 0);
+    return true;
+}
+
+static void on_connection(uv_stream_t *stream, int status)
+{
+    struct agent_connection *connection = status < 0 ? NULL : calloc(1, sizeof *connection);
+    if (connection == NULL)
+        return;
+    uv_pipe_init(agent_loop(), &connection->pipe, 0);
+    connection->pipe.data = connection;
+    connection->unsent.limit = sizeof write_memory;
+    connection->last_used_ms = uv_now(agent_loop());
+    bool has_room = make_way();
+    connection->next = connections;
+    connections = connection;
+    connection_count++;
+    if (uv_accept(stream, (uv_stream_t *)&connection->pipe) != 0 || !has_room ||
+        !start_session(connection) ||
+        uv_read_start((uv_stream_t *)&connection->pipe, give_room, on_read) != 0)
+        close_connection(connection);
+    else
+        agent_connection_due(connection);
+}
+
+/* The place of the one that has been idle longest goes to a new one. */
+static bool make_way(void)
+{
+    if (connection_count < CONNECTIONS_MAX)
+        return true;
+    struct agent_connection *idlest = NULL;
+    for (struct agent_connection *at = connections; at != NULL; at = at->next) {
+        if (!at->closing && at->call_count == 0 &&
+            (idlest == NULL || at->last_used_ms <= idlest->last_used_ms))
+            idlest = at;
+    }
+    if (idlest == NULL)
+        return false;
+    close_connection(idlest);
+    return true;
+}
+
+static bool start_session(struct agent_connection *connection)
+{
+    static const nghttp2_settings_entry settings[] = {
+        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, STREAMS_MAX},
+        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
+        {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, FRAME_MAX},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HEADER_LIST_MAX},
+    };
+    int fd = -1, size = SOCKET_BYTES;
+    uv_fileno((uv_handle_t *)&connection->pipe, &fd);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    if (nghttp2_session_server_new2(&connection->session, callbacks, connection, options) != 0)
+        return false;
+    return nghttp2_submit_settings(connection->session, NGHTTP2_FLAG_NONE, settings,
+                                   sizeof settings / sizeof *settings) == 0 &&
+           nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0,
+                                                 CONNECTION_WINDOW) == 0;
+}
+
+static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *room)
+{
+    *room = uv_buf_init(read_memory, sizeof read_memory);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *room)
+{
+    struct agent_connection *connection = stream->data;
+    if (size == 0 || connection->closing)
+        return;
+    connection->last_used_ms = uv_now(agent_loop());
+    if (size < 0 || nghttp2_session_mem_recv(connection->session, (const uint8_t *)room->base,
+                                             (size_t)size) < 0)
+        close_connection(connection);
+    else
+        agent_connection_due(connection);
+}
+
+void agent_connection_due(struct agent_connection *connection)
+{
+    if (connection->due || connection->closing)
+        return;
+    connection->due = true;
+    connection->next_due = due_connections;
+    due_connections = connection;
+}
+
+void agent_connection_hold(struct agent_connection *connection, size_t size)
+{
+    connection->held += size;
+    if (connection->held <= HELD_MAX)
+        nghttp2_session_consume_connection(connection->session, size);
+    else
+        connection->owed += size;
+}
+
+void agent_connection_release(struct agent_connection *connection, size_t size)
+{
+    connection->held -= size;
+    if (connection->owed > 0 && connection->held <= HELD_MAX && !connection->closing) {
+        nghttp2_session_consume_connection(connection->session, connection->owed);
+        connection->owed = 0;
+    }
+}
+
+/* What one turn of the loop caused goes out in as few writes as possible. */
+static void on_before_sleep(uv_prepare_t *handle)
+{
+    while (due_connections != NULL) {
+        struct agent_connection *connection = due_connections;
+        due_connections = connection->next_due;
+        connection->due = false;
+        if (connection->closing)
+            continue;
+        struct agent_call *next;
+        for (struct agent_call *call = connection->calls; call != NULL; call = next) {
+            next = call->next;
+            agent_call_dispatch(call);
+        }
+        flush(connection);
+    }
+}
+
+/* As much as fits one write; -1 where the session is broken. */
+static ssize_t gather(struct agent_connection *connection)
+{
+    size_t size = 0;
+    while (size < GATHER_TARGET) {
+        const uint8_t *data;
+        ssize_t more = nghttp2_session_mem_send(connection->session, &data);
+        if (more < 0 || (size_t)more > sizeof write_memory - size)
+            return -1;
+        if (more == 0)
+            break;
+        memcpy(write_memory + size, data, (size_t)more);
+        size += (size_t)more;
+    }
+    return (ssize_t)size;
+}
+
+static void written(uv_write_t *write, int status)
+{
+    struct agent_connection *connection = write->data;
+    connection->writing = false;
+    sbx_bytes_free(&connection->unsent);
+    if (status < 0)
+        close_connection(connection);
+    else
+        agent_connection_due(connection);
+}
+
+static bool write_later(struct agent_connection *connection, const uint8_t *data, size_t size)
+{
+    if (!sbx_bytes_append(&connection->unsent, data, size))
+        return false;
+    uv_buf_t piece = uv_buf_init((char *)(uintptr_t)sbx_bytes_data(&connection->unsent),
+                                 (unsigned)size);
+    connection->write.data = connection;
+    connection->writing = uv_write(&connection->write, (uv_stream_t *)&connection->pipe, &piece,
+                                   1, written) == 0;
+    return connection->writing;
+}
+
+static void flush(struct agent_connection *connection)
+{
+    while (!connection->writing && !connection->closing) {
+        ssize_t size = gather(connection);
+        bool done = size == 0 && !nghttp2_session_want_read(connection->session) &&
+                    !nghttp2_session_want_write(connection->session);
+        if (size < 0 || done)
+            close_connection(connection);
+        if (size <= 0)
+            return;
+        uv_buf_t piece = uv_buf_init((char *)write_memory, (unsigned)size);
+        int sent = uv_try_write((uv_stream_t *)&connection->pipe, &piece, 1);
+        if (sent == UV_EAGAIN)
+            sent = 0;
+        if (sent < 0 || (sent < size && !write_later(connection, write_memory + sent,
+                                                     (size_t)(size - sent))))
+            close_connection(connection);
+    }
+}
+
+/* Its calls end in the loop's own time, since this may run inside one of them. */
+static void close_connection(struct agent_connection *connection)
+{
+    if (connection->closing)
+        return;
+    connection->closing = true;
+    uv_close((uv_handle_t *)&connection->pipe, on_closed);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct agent_connection *connection = handle->data;
+    while (connection->calls != NULL)
+        agent_call_close(connection->calls);
+    struct agent_connection **link = &connections;
+    while (*link != connection)
+        link = &(*link)->next;
+    *link = connection->next;
+    for (link = &due_connections; *link != NULL; link = &(*link)->next_due) {
+        if (*link == connection) {
+            *link = connection->next_due;
+            break;
+        }
+    }
+    connection_count--;
+    nghttp2_session_del(connection->session);
+    sbx_bytes_free(&connection->unsent);
+    free(connection);
+}
+
+/* One timer for all calls: set to the earliest of their ends. */
+void agent_server_deadline(uint64_t deadline_ms)
+{
+    if (deadline_timer != NULL && deadline_timer_ms <= deadline_ms)
+        return;
+    uint64_t now = uv_now(agent_loop());
+    deadline_timer_ms = deadline_ms;
+    agent_timer_start(&deadline_timer, deadline_ms > now ? deadline_ms - now : 0, on_deadline,
+                      NULL);
+}
+
+static void on_deadline(void *user_data)
+{
+    uint64_t now = uv_now(agent_loop()), next = UINT64_MAX;
+    for (struct agent_connection *at = connections; at != NULL; at = at->next) {
+        for (struct agent_call *call = at->calls; call != NULL; call = call->next) {
+            if (call->ended || call->deadline_ms == 0)
+                continue;
+            if (call->deadline_ms <= now) {
+                sbx_bytes_free(&call->output);
+                agent_call_fail(call, AGENT_DEADLINE_EXCEEDED, "deadline",
+                                "the call's deadline passed");
+            } else if (call->deadline_ms < next) {
+                next = call->deadline_ms;
+            }
+        }
+    }
+    if (next != UINT64_MAX)
+        agent_server_deadline(next);
+}
+
+void agent_server_cut_before(uint32_t epoch)
+{
+    for (struct agent_connection *at = connections; at != NULL; at = at->next) {
+        for (struct agent_call *call = at->calls; call != NULL; call = call->next) {
+            uint64_t given = 0;
+            if (call->begun && !call->ended && !call->method->always_allowed &&
+                agent_call_epoch(call, &given) && given < epoch)
+                agent_call_fail(call, AGENT_ABORTED, "stale-epoch",
+                                "the workspace was taken over: epoch %u is open now", epoch);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+/* sandbox open: a running workspace of that name, whatever it takes. */
+
+#include "making.h"
+
+#include <string.h>
+
+struct settings {
+    struct cli_making making;
+    const char *from;
+};
+
+static int open_workspace(struct cli *cli, const void *given, const struct cli_words *words);
+
+static const struct cli_option options[] = {
+    {0, "from", "SOURCE", "live-files: go on over the files of an interrupted one", CLI_TEXT,
+     offsetof(struct settings, from)},
+    CLI_MAKING_USER_OPTIONS(struct settings),
+    CLI_MAKING_OPTIONS(struct settings),
+    {.name = NULL},
+};
+
+const struct cli_verb cli_open = {
+    .name = "open",
+    .usage = "[OPTIONS] NAME",
+    .summary = "find a workspace, or make it, and print its name",
+    .text = "Waits for another's operation on it. The options of create count if there is none.\n"
+            "One whose instance is gone (killed, out of memory, reboot) is a failure (exit code\n"
+            "7) unless --from says how to go on.",
+    .options = options,
+    .settings_size = sizeof(struct settings),
+    .least = 1,
+    .most = 1,
+    .raw_after = -1,
+    .complete = CLI_COMPLETE_WORKSPACE,
+    .run = open_workspace,
+};
+
+static int open_workspace(struct cli *cli, const void *given, const struct cli_words *words)
+{
+    const struct settings *settings = given;
+    CLI_ON_EXIT(cli_made_of_free) struct cli_made_of made_of = {0};
+    CLI_ON_EXIT(cli_workspace_free) sandbox_workspace *workspace = NULL;
+    sandbox_workspace_options wanted;
+    if (!cli_making_settle(cli, &settings->making, &made_of, &wanted))
+        return CLI_USAGE;
+    wanted.name = words->word[0];
+    if (settings->from != NULL && strcmp(settings->from, "live-files") != 0)
+        return cli_usage(cli, "--from: '%s' is not live-files", settings->from);
+    wanted.from = settings->from != NULL ? SANDBOX_FROM_LIVE_FILES : SANDBOX_FROM_NOTHING;
+
+    sandbox_error error = {0};
+    sandbox_client *client;
+    sandbox_status status = cli_client(cli, &client, &error);
+    sandbox_call call = cli_call(cli);
+    if (status == SANDBOX_OK)
+        status = sandbox_workspace_open(client, &wanted, &call, &workspace, &error);
+    if (status != SANDBOX_OK)
+        return cli_fail(cli, &error, wanted.name);
+    printf("%s\n", sandbox_workspace_name(workspace));
+    return CLI_OK;
+}

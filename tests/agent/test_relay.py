@@ -1,0 +1,163 @@
+"""The relay: bytes between stdio and the socket, whatever stdio is, until the agent's side ends."""
+import hashlib
+import os
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from conftest import BINARY, Caller, until
+
+
+class Bridge:
+    """Serves one connection on a socket of its own and passes it on to a relay's stdio."""
+
+    def __init__(self, folder, target, kind):
+        self.path = os.path.join(folder, "bridge")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(self.path)
+        listener.listen(1)
+        if kind == "pipes":
+            self.relay = subprocess.Popen([BINARY, "relay", target], stdin=subprocess.PIPE,
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.to, self.back = self.relay.stdin.fileno(), self.relay.stdout.fileno()
+        else:
+            ours, theirs = socket.socketpair()
+            if kind == "non-blocking pair":
+                theirs.setblocking(False)
+            self.relay = subprocess.Popen([BINARY, "relay", target], stdin=theirs, stdout=theirs,
+                                          stderr=subprocess.PIPE)
+            theirs.close()
+            self.pair = ours
+            self.to = self.back = ours.fileno()
+        self.connection = None
+
+        def carry():
+            self.connection, _ = listener.accept()
+            listener.close()
+            threading.Thread(target=self.up, daemon=True).start()
+            while data := os.read(self.back, 1 << 16):
+                self.connection.sendall(data)
+        threading.Thread(target=carry, daemon=True).start()
+
+    def up(self):
+        try:
+            while data := self.connection.recv(1 << 16):
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self.to, view):]
+        except OSError:
+            pass
+
+
+@pytest.mark.parametrize("kind", ["pipes", "pair", "non-blocking pair"])
+def test_grpc_through_a_relay(agent, folder, kind):
+    bridge = Bridge(folder, agent.socket, kind)
+    caller = Caller(bridge.path, agent.token, 1, agent.workspace_id)
+    assert caller.run("echo hello").stdout == b"hello\n"
+    size = sum(len(event.data) for event in caller.attach(caller.start("head -c 50000000 /dev/zero")))
+    assert size == 50_000_000
+    id = caller.start("sha256sum", input=True)
+    data = os.urandom(3_000_000)
+    caller.write(id, data, end=True)
+    assert caller.collect(id).stdout.decode().split()[0] == hashlib.sha256(data).hexdigest()
+    caller.close()
+    bridge.relay.terminate()
+    bridge.relay.wait()
+    bridge.relay.stderr.close()
+
+
+def listening(folder):
+    path = os.path.join(folder, "peer")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(1)
+    return path, listener
+
+
+def test_it_ends_when_the_socket_closes_and_passes_on_the_rest(folder):
+    path, listener = listening(folder)
+    relay = subprocess.Popen([BINARY, "relay", path], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    peer, _ = listener.accept()
+    data = os.urandom(3_000_000)
+    sender = threading.Thread(target=lambda: (peer.sendall(data), peer.close()))
+    sender.start()
+    assert relay.stdout.read() == data
+    assert relay.wait(30) == 0
+    sender.join()
+    relay.stdin.close()
+    relay.stdout.close()
+    listener.close()
+
+
+def test_the_end_of_stdin_closes_one_half_and_it_ends_with_the_peer(folder):
+    path, listener = listening(folder)
+    relay = subprocess.Popen([BINARY, "relay", path], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    peer, _ = listener.accept()
+    relay.stdin.write(b"last words")
+    relay.stdin.close()
+    heard = b""
+    while piece := peer.recv(100):
+        heard += piece
+    assert heard == b"last words" and relay.poll() is None
+    peer.sendall(b"answer")
+    peer.close()
+    assert relay.stdout.read() == b"answer"
+    assert relay.wait(30) == 0
+    relay.stdout.close()
+    listener.close()
+
+
+def test_the_agent_lets_go_of_a_relay_whose_stdin_ends(agent):
+    relay = subprocess.Popen([BINARY, "relay", agent.socket], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    relay.stdin.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+    relay.stdin.close()
+    relay.stdout.read()
+    assert relay.wait(30) == 0
+    relay.stdout.close()
+    until(lambda: agent.stats().connections == 1, "the connection is gone")
+
+
+def test_it_ends_when_nobody_takes_its_output(folder):
+    path, listener = listening(folder)
+    relay = subprocess.Popen([BINARY, "relay", path], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    peer, _ = listener.accept()
+    relay.stdout.close()
+    assert relay.wait(30) == 0
+    relay.stdin.close()
+    peer.close()
+    listener.close()
+
+
+def test_a_direction_that_is_full_does_not_stop_the_other(folder):
+    path, listener = listening(folder)
+    relay = subprocess.Popen([BINARY, "relay", path], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    peer, _ = listener.accept()
+    data = b"x" * 10_000_000
+    down = threading.Thread(target=lambda: peer.sendall(data))
+    down.start()  # nobody reads the relay's stdout yet
+    relay.stdin.write(b"through")
+    relay.stdin.flush()
+    assert peer.recv(7, socket.MSG_WAITALL) == b"through"
+    size = 0
+    while size < len(data):
+        size += len(os.read(relay.stdout.fileno(), 1 << 20))
+    down.join()
+    peer.close()
+    assert relay.wait(30) == 0
+    relay.stdin.close()
+    relay.stdout.close()
+    listener.close()
+
+
+def test_without_an_agent_it_says_so(folder):
+    run = subprocess.run([BINARY, "relay", os.path.join(folder, "nothing")], capture_output=True,
+                         stdin=subprocess.DEVNULL, check=False)
+    assert run.returncode == 1 and run.stdout == b""
+    assert run.stderr.count(b"\n") == 1 and b"cannot reach the agent" in run.stderr

@@ -1,0 +1,234 @@
+"""exec -t on a real terminal: size, keys, and that it is always put back."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+from conftest import CLI, WAIT
+
+
+class Terminal:
+    """A terminal with the command on it."""
+
+    def __init__(self, sandbox, *words, rows=43, columns=132, **variables):
+        self.ours, self.theirs = pty.openpty()
+        self.resize(rows, columns)
+        self.before = termios.tcgetattr(self.theirs)
+        self.shown = b""
+        self.process = subprocess.Popen(
+            [CLI, *words], stdin=self.theirs, stdout=self.theirs, stderr=self.theirs,
+            env={**sandbox.environment, "TERM": "xterm", **variables}, preexec_fn=self.become)
+
+    def become(self):
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
+            signal.signal(number, signal.SIG_DFL)
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def wait_for(self, pattern):
+        end = time.monotonic() + WAIT
+        while not (found := re.search(pattern, self.shown)):
+            left = end - time.monotonic()
+            assert left > 0, self.shown
+            if select.select([self.ours], [], [], min(left, 0.2))[0]:
+                self.shown += os.read(self.ours, 4096)
+        self.shown = self.shown[found.end():]
+        return found
+
+    def keys(self, data):
+        os.write(self.ours, data)
+
+    def is_raw(self):
+        return not termios.tcgetattr(self.theirs)[3] & (termios.ICANON | termios.ECHO)
+
+    def wait_until(self, what):
+        end = time.monotonic() + WAIT
+        while not what():
+            assert time.monotonic() < end
+            if select.select([self.ours], [], [], 0.02)[0]:
+                self.shown += os.read(self.ours, 4096)
+
+    def end(self):
+        self.wait_until(lambda: self.process.poll() is not None)
+        while select.select([self.ours], [], [], 0)[0]:
+            self.shown += os.read(self.ours, 4096)
+        assert termios.tcgetattr(self.theirs) == self.before, "the terminal is lost"
+        return self.process.returncode
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(WAIT)
+        os.close(self.ours)
+        os.close(self.theirs)
+
+
+@pytest.fixture
+def terminal(sandbox):
+    opened = []
+
+    def opener(*words, **options):
+        opened.append(Terminal(sandbox, *words, **options))
+        return opened[-1]
+    yield opener
+    for one in opened:
+        one.close()
+
+
+def test_the_size_is_there_and_follows(terminal, workspace):
+    """P083"""
+    screen = terminal("exec", "-t", workspace, "-c",
+                      "stty size; trap 'stty size' WINCH; echo ready; "
+                      "while :; do sleep 0.05; done")
+    screen.wait_for(rb"43 132\r\n")
+    screen.wait_for(rb"ready")
+    screen.resize(24, 80)
+    screen.process.send_signal(signal.SIGWINCH)
+    screen.wait_for(rb"24 80\r\n")
+    screen.keys(b"\x03")
+    assert screen.end() == 130
+
+
+def test_it_is_a_real_terminal_with_job_control(terminal, workspace):
+    """P084"""
+    screen = terminal("exec", "-t", workspace, "-c",
+                      "test -t 0 && test -t 1 && test -t 2 && echo T=$TERM; echo hi >/dev/tty")
+    screen.wait_for(rb"T=xterm\r\n")
+    screen.wait_for(rb"hi\r\n")
+    assert screen.end() == 0
+
+
+def test_the_exit_code_comes_through(terminal, workspace):
+    """P152"""
+    assert terminal("exec", "-t", workspace, "-c", "exit 7").end() == 7
+
+
+def test_a_hostile_terminal_type_is_left_out(terminal, workspace):
+    """P085"""
+    screen = terminal("exec", "-t", workspace, "-c", "echo T=$TERM", TERM="../../x")
+    screen.wait_for(rb"T=xterm-256color\r\n")
+    assert screen.end() == 0
+
+
+def test_ctrl_c_is_a_key_for_the_command(terminal, workspace):
+    screen = terminal("exec", "-t", workspace, "-c",
+                      "trap 'echo got' INT; echo ready; read a; read b; echo =$b=")
+    screen.wait_for(rb"ready\r\n")
+    assert screen.is_raw()
+    screen.keys(b"\x03")
+    screen.wait_for(rb"got\r\n")
+    screen.keys(b"one\rtwo\r")
+    screen.wait_for(rb"=(two|one)=\r\n|==\r\n")
+    assert screen.end() == 0
+
+
+def test_ctrl_d_ends_the_input(terminal, workspace):
+    screen = terminal("exec", "-it", workspace, "-c", "echo ready; cat; echo over")
+    screen.wait_for(rb"ready\r\n")
+    screen.keys(b"abc\r\x04")
+    screen.wait_for(rb"over\r\n")
+    assert screen.end() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_puts_the_terminal_back(terminal, workspace, number):
+    screen = terminal("exec", "-t", workspace, "-c", "echo ready; exec sleep 55")
+    screen.wait_for(rb"ready")
+    screen.process.send_signal(number)
+    assert screen.end() in (128 + number, 129)
+
+
+def test_a_crash_puts_the_terminal_back(terminal, workspace):
+    screen = terminal("exec", "-t", workspace, "-c", "echo ready; exec sleep 55")
+    screen.wait_for(rb"ready")
+    screen.process.send_signal(signal.SIGABRT)
+    assert screen.end() == -signal.SIGABRT
+
+
+def test_a_stop_puts_it_back_and_going_on_makes_it_raw_again(terminal, workspace):
+    screen = terminal("exec", "-t", workspace, "-c", "echo ready; read x; echo =$x=")
+    screen.wait_for(rb"ready\r\n")
+    screen.process.send_signal(signal.SIGTSTP)
+    screen.wait_until(lambda: state(screen.process.pid) == "T")
+    assert termios.tcgetattr(screen.theirs) == screen.before
+    screen.process.send_signal(signal.SIGCONT)
+    screen.wait_until(screen.is_raw)
+    screen.keys(b"on\r")
+    screen.wait_for(rb"=on=\r\n")
+    assert screen.end() == 0
+
+
+def state(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        return stat.read().rsplit(")", 1)[1].split()[0]
+
+
+def test_a_failure_puts_the_terminal_back(terminal, sandbox):
+    assert terminal("exec", "-t", "missing-workspace", "sh").end() == 125
+
+
+def test_without_t_the_terminal_stays_cooked(terminal, workspace):
+    screen = terminal("exec", workspace, "-c", "test -t 1 || echo none; echo ready; read x")
+    screen.wait_for(rb"none\r\n")
+    screen.wait_for(rb"ready\r\n")
+    assert not screen.is_raw()
+    assert screen.end() == 1
+
+
+def test_ctrl_c_without_t_is_a_signal_for_the_command(terminal, workspace):
+    screen = terminal("exec", workspace, "-c",
+                      "trap 'echo got; exit 5' INT; echo ready; while :; do sleep 0.05; done")
+    screen.wait_for(rb"ready\r\n")
+    screen.keys(b"\x03")
+    screen.wait_for(rb"got\r\n")
+    assert screen.end() == 5
+
+
+def test_t_without_a_terminal_here_gives_one_inside(sandbox, workspace):
+    out = sandbox.run("exec", "-t", workspace, "-c", "tty >/dev/null && stty size").stdout
+    assert out == b"24 80\r\n"
+
+
+def test_attach_t_goes_on_with_a_terminal(terminal, sandbox, own):
+    identity = sandbox.text("exec", "-d", "-t", own, "-c", "echo ready; read x; echo =$x=; exit 3")
+    screen = terminal("attach", "-t", own, identity.strip())
+    screen.wait_for(rb"ready\r\n")
+    screen.keys(b"again\r")
+    screen.wait_for(rb"=again=\r\n")
+    assert screen.end() == 3
+
+
+def test_colour_is_for_terminals_and_can_be_refused(terminal, workspace):
+    screen = terminal("list")
+    screen.wait_for(rb"\x1b\[32mrunning\x1b\[0m")
+    assert screen.end() == 0
+    plain = terminal("list", NO_COLOR="1")
+    plain.wait_for(rb"running")
+    assert plain.end() == 0 and b"\x1b" not in plain.shown
+
+
+def test_tables_are_cut_at_the_edge(terminal, sandbox, own):
+    sandbox.run("exec", own, "true", "x" * 200)
+    screen = terminal("ps", own, columns=100)
+    assert screen.end() == 0
+    lines = screen.shown.decode().split("\r\n")
+    assert max(len(re.sub(r"\x1b\[[0-9]*m", "", line)) for line in lines) <= 100
+    assert lines[1].endswith("…")
+
+
+def test_a_copy_shows_its_progress_and_clears_it(terminal, sandbox, own, tmp_path):
+    (tmp_path / "big").write_bytes(os.urandom(4 << 20))
+    screen = terminal("cp", str(tmp_path / "big"), own + ":")
+    assert screen.end() == 0
+    assert b"4.0 MiB" in screen.shown and screen.shown.endswith(b"\r\x1b[K")

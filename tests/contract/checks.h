@@ -1,0 +1,22 @@
+/* Checks that say what went wrong, and what every suite here needs. */
+#ifndef TESTS_CHECKS_H
+#define TESTS_CHECKS_H
+
+#include "harness.h"
+#include <check.h>
+
+/* The last failure; Check runs each case in a process of its own. */
+extern sandbox_error error;
+
+/* The main() of a suite: begins the harness, runs it, ends the harness. */
+int contract_main(Suite *(*make)(void));
+
+#define bad(expected, call)                                                                        \
+    do {                                                                                           \
+        sandbox_status status_ = (call);                                                           \
+        ck_assert_msg(status_ == (expected), "%s: %s (%s)", #call, sandbox_status_name(status_),   \
+                      status_ == SANDBOX_OK ? "" : error.message);                                 \
+    } while (0)
+#define good(call) bad(SANDBOX_OK, call)
+
+#endif

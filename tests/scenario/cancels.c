@@ -1,0 +1,117 @@
+/*
+ * Calls that are cancelled before and after every driver call of create, and a platform that
+ * fails, loses answers and leaves things half made at every request. Whatever the call said, the
+ * record and the platform agree afterwards, and nothing is left. P110, P111, P112.
+ */
+
+#include "scenario.h"
+#include <stdio.h>
+#include <string.h>
+
+#define CALLS_MAX 200
+
+static unsigned cancelled, struck;
+
+/* False: creating ended before it came to that call. */
+static bool cancel_at(sandbox_client *client, enum strike how, unsigned at)
+{
+    sandbox_cancel *cancel = NULL;
+    sandbox_workspace *workspace = NULL, *none = NULL;
+    sandbox_error error = {0};
+    char what[64];
+    snprintf(what, sizeof what, "a create cancelled %s driver call %u",
+             how == STRIKE_CANCEL_BEFORE ? "before" : "after", at);
+    require(sandbox_cancel_create(&cancel, &error) == SANDBOX_OK, "%s", error.message);
+    sandbox_call call = {SANDBOX_CALL, .cancel = cancel};
+    sandbox_workspace_options options = {SANDBOX_WORKSPACE_OPTIONS, .name = "fleeting",
+                                         .user = "root"};
+    counting_begin(how, at, cancel);
+    sandbox_status status = sandbox_workspace_create(client, &options, &call, &workspace, &error);
+    bool reached = counting_calls() >= at;
+    counting_begin(STRIKE_NEVER, 0, NULL);
+    require(status == SANDBOX_OK || status == SANDBOX_CANCELLED, "%s: %s", what, error.message);
+    if (status == SANDBOX_OK) {
+        scenario_require_works(workspace);
+        scenario_delete(client, "fleeting");
+    }
+    cancelled += status == SANDBOX_CANCELLED;
+    sandbox_workspace_free(workspace);
+    require(sandbox_workspace_find(client, "fleeting", NULL, &none, &error) == SANDBOX_NOT_FOUND,
+            "%s: it can still be found", what);
+    sandbox_cancel_free(cancel);
+    scenario_require_nothing_left(what);
+    return reached;
+}
+
+/* False: the request that the fault was for never came. */
+static bool strike_at(const char *operation, const char *request, const char *fault, unsigned nth)
+{
+    char what[128];
+    snprintf(what, sizeof what, "%s with '%s' at %s %u", operation, fault, request, nth);
+    bool creates = strcmp(operation, "create") == 0;
+    if (!creates)
+        scenario_make_interrupted("pressed");
+    harness_tell("{\"do\":\"script\",\"rules\":[{\"on\":\"%s\",\"nth\":%u,\"do\":\"%s\"}]}",
+                 request, nth, fault);
+    int code = scenario_run(operation, "pressed", STRIKE_NEVER, 0, "");
+    bool reached = harness_calls(request) >= (int)nth;
+    harness_tell("{\"do\":\"script\",\"rules\":[]}");
+    require(code != CHILD_KILLED && code < 128, "%s: code %d", what, code);
+
+    sandbox_client *client = scenario_client();
+    sandbox_workspace *workspace = NULL;
+    sandbox_error error = {0};
+    sandbox_workspace_options options = {SANDBOX_WORKSPACE_OPTIONS, .name = "pressed",
+                                         .user = "root", .from = SANDBOX_FROM_LIVE_FILES};
+    bool whole = strcmp(operation, "delete") != 0;
+    if (whole) {
+        require(sandbox_workspace_open(client, &options, NULL, &workspace, &error) == SANDBOX_OK,
+                "%s, then open: %s", what, error.message);
+        scenario_require_works(workspace);
+        require(harness_count("instances") == 1, "%s: %d instances", what,
+                harness_count("instances"));
+        require(creates || scenario_has_kept(workspace), "%s: the file was lost", what);
+    }
+    sandbox_workspace_free(workspace);
+    scenario_delete(client, "pressed");
+    sandbox_client_free(client);
+    scenario_require_nothing_left(what);
+    struck += reached;
+    return reached;
+}
+
+static void strike_everywhere(void)
+{
+    static const char *const operations[] = {"create", "open", "delete"};
+    static const char *const requests[] = {"record.load", "record.store", "record.remove",
+                                           "secret",      "provision",    "connect",
+                                           "inspect",     "discard",      "destroy"};
+    static const char *const faults[] = {"fail", "lose-answer", "kill-agent"};
+    for (size_t o = 0; o < 3; o++) {
+        for (size_t r = 0; r < sizeof requests / sizeof requests[0]; r++) {
+            for (size_t f = 0; f < 3; f++) {
+                for (unsigned nth = 1; strike_at(operations[o], requests[r], faults[f], nth); nth++)
+                    require(nth < CALLS_MAX, "%s makes too many requests", operations[o]);
+            }
+        }
+        strike_at(operations[o], "provision", "half-made", 1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    scenario_begin(argc, argv);
+    sandbox_client *client = scenario_client();
+    bool reached = true;
+    for (unsigned at = 1; reached; at++) {
+        require(at < CALLS_MAX, "create makes too many calls");
+        reached = cancel_at(client, STRIKE_CANCEL_BEFORE, at);
+        if (reached)
+            cancel_at(client, STRIKE_CANCEL_AFTER, at);
+    }
+    sandbox_client_free(client);
+    printf("%u creations cancelled, nothing left\n", cancelled);
+    strike_everywhere();
+    printf("%u faults of the platform, all recovered\n", struck);
+    return scenario_end();
+}
