@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define CONNECTION_WINDOW (64 << 20)
+#define FRAME_IN_MAX (256u << 10) /* fewer, larger frames: each costs both ends a call */
 #define HEADERS_MAX (64u << 10) /* bytes of headers and trailers of one call */
 #define HEADER_OVERHEAD 32      /* what HTTP/2 counts for each beside its bytes */
 #define TIMEOUT_MS_MAX 99999999u /* grpc-timeout has at most eight digits */
@@ -18,6 +19,10 @@ static size_t write_timeout(const struct sbx_stream *stream, char text[16]);
 static nghttp2_nv pair(const char *name, const char *value, uint8_t flags);
 static ssize_t on_read_outbound(nghttp2_session *http2, int32_t id, uint8_t *room, size_t size,
                                 uint32_t *flags, nghttp2_data_source *source, void *user_data);
+static ssize_t choose_frame_size(nghttp2_session *http2, uint8_t type, int32_t id,
+                                 int32_t session_window, int32_t stream_window,
+                                 uint32_t remote_max, void *user_data);
+static size_t take_outbound(struct sbx_stream *stream, uint8_t *room, size_t size);
 static int on_before_send(nghttp2_session *http2, const nghttp2_frame *frame, void *user_data);
 static int on_begin_headers(nghttp2_session *http2, const nghttp2_frame *frame, void *user_data);
 static int on_header(nghttp2_session *http2, const nghttp2_frame *frame, const uint8_t *name,
@@ -121,6 +126,7 @@ void sbx_http2_consume(struct sbx_stream *stream)
 static bool set_callbacks(nghttp2_session_callbacks *callbacks, nghttp2_option *option)
 {
     nghttp2_session_callbacks_set_before_frame_send_callback(callbacks, on_before_send);
+    nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks, choose_frame_size);
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
@@ -138,6 +144,7 @@ static bool greet(nghttp2_session *http2)
         {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, 0},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, SBX_STREAM_WINDOW},
+        {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, FRAME_IN_MAX},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HEADERS_MAX},
     };
     return nghttp2_submit_settings(http2, NGHTTP2_FLAG_NONE, settings,
@@ -173,9 +180,34 @@ static ssize_t on_read_outbound(nghttp2_session *http2, int32_t id, uint8_t *roo
     if (stream == NULL)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 
-    size_t used = 0;
     pthread_mutex_lock(&session->mutex);
     bool was_full = stream->outbound_bytes > SBX_SEND_QUEUE_BYTES;
+    size_t used = take_outbound(stream, room, size);
+    bool has_room = was_full && stream->outbound_bytes <= SBX_SEND_QUEUE_BYTES;
+    bool finished = stream->outbound.first == NULL && stream->outbound_ended;
+    if (has_room)
+        pthread_cond_broadcast(&stream->changed);
+    pthread_mutex_unlock(&session->mutex);
+
+    if (has_room)
+        sbx_stream_list_ready(stream);
+    if (finished)
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+    stream->all_sent = finished;
+    return used == 0 && !finished ? NGHTTP2_ERR_DEFERRED : (ssize_t)used;
+}
+
+static ssize_t choose_frame_size(nghttp2_session *http2, uint8_t type, int32_t id,
+                                 int32_t session_window, int32_t stream_window,
+                                 uint32_t remote_max, void *user_data)
+{
+    return remote_max < SBX_FRAME_OUT_MAX ? (ssize_t)remote_max : (ssize_t)SBX_FRAME_OUT_MAX;
+}
+
+/* With the mutex held. */
+static size_t take_outbound(struct sbx_stream *stream, uint8_t *room, size_t size)
+{
+    size_t used = 0;
     while (used < size && stream->outbound.first != NULL) {
         const struct sbx_message *message = stream->outbound.first;
         size_t left = message->size - stream->outbound_at;
@@ -189,18 +221,7 @@ static ssize_t on_read_outbound(nghttp2_session *http2, int32_t id, uint8_t *roo
         }
     }
     stream->outbound_bytes -= used;
-    bool has_room = was_full && stream->outbound_bytes <= SBX_SEND_QUEUE_BYTES;
-    bool finished = stream->outbound.first == NULL && stream->outbound_ended;
-    if (has_room)
-        pthread_cond_broadcast(&stream->changed);
-    pthread_mutex_unlock(&session->mutex);
-
-    if (has_room)
-        sbx_stream_list_ready(stream);
-    if (finished)
-        *flags |= NGHTTP2_DATA_FLAG_EOF;
-    stream->all_sent = finished;
-    return used == 0 && !finished ? NGHTTP2_ERR_DEFERRED : (ssize_t)used;
+    return used;
 }
 
 /* Everything that was given before has been counted, so the frame begins here. */

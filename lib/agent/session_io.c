@@ -10,10 +10,11 @@
 
 #define READS_AT_ONCE 4        /* then the other sessions get their turn */
 #define GOODBYE_MS 1000        /* how long the last bytes may take to leave */
-#define FRAME_ROOM (32u << 10) /* nghttp2 gives one frame of at most 16 KiB at a time */
+#define FRAME_ROOM (SBX_FRAME_OUT_MAX + 64) /* nghttp2 gives one frame at a time */
 
 static bool begin_polling(struct sbx_session *session);
 static struct sbx_stream *take_dirty(struct sbx_session *session, bool *cut, uint32_t *ping_ms);
+static struct sbx_stream *unmark(struct sbx_stream *stream);
 static void serve(struct sbx_session *session, struct sbx_stream *stream);
 static void settle(struct sbx_session *session);
 static void call_ready(struct sbx_session *session);
@@ -50,7 +51,7 @@ void sbx_session_pump_task(struct sbx_loop_task *task)
     if (!session->broken && !session->failed && uv_timer_get_repeat(&session->timer) != ping_ms)
         uv_timer_start(&session->timer, on_ping_time, ping_ms, ping_ms);
     while (stream != NULL) {
-        struct sbx_stream *next = stream->next_dirty;
+        struct sbx_stream *next = unmark(stream);
         serve(session, stream);
         sbx_stream_drop(stream);
         stream = next;
@@ -124,12 +125,21 @@ static struct sbx_stream *take_dirty(struct sbx_session *session, bool *cut, uin
     struct sbx_stream *first = session->dirty;
     session->dirty = NULL;
     session->dirty_last = &session->dirty;
-    for (struct sbx_stream *stream = first; stream != NULL; stream = stream->next_dirty)
-        stream->dirty = false;
     *cut = session->cut;
     *ping_ms = session->ping_ms;
     pthread_mutex_unlock(&session->mutex);
     return first;
+}
+
+/* Until here it counts as marked, or a caller would link it anew and cut the chain. */
+static struct sbx_stream *unmark(struct sbx_stream *stream)
+{
+    pthread_mutex_lock(&stream->session->mutex);
+    struct sbx_stream *next = stream->next_dirty;
+    stream->next_dirty = NULL;
+    stream->dirty = false;
+    pthread_mutex_unlock(&stream->session->mutex);
+    return next;
 }
 
 /* What the stream's caller left to be done. */

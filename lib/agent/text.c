@@ -4,6 +4,7 @@
 #include <string.h>
 
 static size_t character_size(const uint8_t *bytes, size_t size);
+static bool is_forbidden(const uint8_t *bytes);
 static bool is_control(const uint8_t *bytes, size_t size);
 static int hex_digit(uint8_t digit);
 
@@ -75,10 +76,24 @@ static size_t character_size(const uint8_t *bytes, size_t size)
         if ((bytes[at] & 0xc0) != 0x80)
             return 0;
     }
-    bool overlong = (lead == 0xe0 && bytes[1] < 0xa0) || (lead == 0xf0 && bytes[1] < 0x90);
-    bool surrogate = lead == 0xed && bytes[1] >= 0xa0;
-    bool too_high = lead == 0xf4 && bytes[1] >= 0x90;
-    return overlong || surrogate || too_high ? 0 : whole;
+    return is_forbidden(bytes) ? 0 : whole;
+}
+
+/* Overlong forms, surrogates, and what lies above Unicode: seen in the second byte. */
+static bool is_forbidden(const uint8_t *bytes)
+{
+    switch (bytes[0]) {
+    case 0xe0:
+        return bytes[1] < 0xa0;
+    case 0xed:
+        return bytes[1] >= 0xa0;
+    case 0xf0:
+        return bytes[1] < 0x90;
+    case 0xf4:
+        return bytes[1] >= 0x90;
+    default:
+        return false;
+    }
 }
 
 /* C0, DEL, C1, and the two separators that some terminals and log viewers take for line ends. */

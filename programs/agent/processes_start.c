@@ -39,7 +39,10 @@ struct ends {
     int child_input, child_output, child_errors;
     int input, output, errors;
 };
-#define NO_ENDS {-1, -1, -1, -1, -1, -1}
+#define NO_ENDS                                                                                    \
+    {                                                                                              \
+        -1, -1, -1, -1, -1, -1                                                                     \
+    }
 
 static bool is_valid(struct agent_call *call, const Sandbox__V1__StartRequest *request);
 static bool has_room(struct agent_call *call);
@@ -58,8 +61,7 @@ static bool run(struct agent_call *call, struct agent_process *process,
                 const struct agent_identity *identity, struct agent_spawn *spawn,
                 struct ends *ends);
 static void fail_spawn(struct agent_call *call, const struct agent_spawn *spawn);
-static void reply_with(struct agent_call *call, const struct agent_process *process,
-                       bool existed);
+static void reply_with(struct agent_call *call, const struct agent_process *process, bool existed);
 
 static void free_words(struct words *words)
 {
@@ -285,8 +287,7 @@ static void set_pair(struct words *words, const char *name, const char *value)
 /* What programs look up in their terminal database, and nothing that leads out of it. */
 static const char *terminal_type(const Sandbox__V1__Terminal *terminal, char type[65])
 {
-    static const char fine[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-+._";
+    static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-+._";
     size_t size = terminal->type.len;
     if (size == 0 || size > 64 || terminal->type.data[0] == '.')
         return DEFAULT_TERMINAL;
@@ -426,14 +427,15 @@ static bool open_ends(struct agent_call *call, const Sandbox__V1__StartRequest *
         opened = open_terminal(request->terminal, identity, ends);
     } else {
         uint32_t uid = identity->uid;
-        opened =
-            open_pipe(&ends->output, &ends->child_output, &ends->child_output, uid) &&
-            open_pipe(&ends->errors, &ends->child_errors, &ends->child_errors, uid) &&
-            (!request->input ||
-             open_pipe(&ends->child_input, &ends->input, &ends->child_input, uid));
+        opened = open_pipe(&ends->output, &ends->child_output, &ends->child_output, uid) &&
+                 open_pipe(&ends->errors, &ends->child_errors, &ends->child_errors, uid) &&
+                 (!request->input ||
+                  open_pipe(&ends->child_input, &ends->input, &ends->child_input, uid));
         /* More than the usual 64 KiB saves switches; a limit on all pipes may forbid it. */
         if (opened)
             fcntl(ends->output, F_SETPIPE_SZ, PIPE_BYTES);
+        if (opened && request->input)
+            fcntl(ends->input, F_SETPIPE_SZ, PIPE_BYTES);
     }
     if (!opened)
         agent_call_fail_errno(call, errno, "cannot make the command's %s",
@@ -452,8 +454,7 @@ static bool watch_ends(struct agent_process *process, struct ends *ends, uint32_
 }
 
 static bool run(struct agent_call *call, struct agent_process *process,
-                const struct agent_identity *identity, struct agent_spawn *spawn,
-                struct ends *ends)
+                const struct agent_identity *identity, struct agent_spawn *spawn, struct ends *ends)
 {
     spawn->identity = identity;
     spawn->input = ends->child_input;

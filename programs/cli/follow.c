@@ -7,6 +7,7 @@
 #include "terminal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INPUT_BYTES 65536
+#define INPUT_BYTES (1 << 20) /* each piece waits for its answer: fewer, larger ones */
 #define JOIN_MS     500
 #define GRACE_MS    2000
 #define KILL_MS     10000
@@ -223,7 +224,9 @@ static void stop_input(void)
 static void *pump(void *unused)
 {
     sandbox_call call = {SANDBOX_CALL, .timeout_ms = SANDBOX_FOREVER, .cancel = input.cancel};
-    char data[INPUT_BYTES];
+    static char data[INPUT_BYTES];
+    /* While one piece is on its way the next gathers in the pipe, where standard input is one. */
+    (void)fcntl(STDIN_FILENO, F_SETPIPE_SZ, INPUT_BYTES);
     for (;;) {
         ssize_t got = cli_stream_read(STDIN_FILENO, input.stop, data, sizeof data);
         if (atomic_load(&input.stopped) || (got < 0 && errno == ECANCELED))
