@@ -20,7 +20,9 @@
 struct read_job {
     struct agent_job job;
     char path[AGENT_PATH_MAX];
-    bool follow_out, opened, told_size, ended, wants;
+    bool follow_out, opened, told_size, ended;
+    bool blocked; /* the call's queue is full */
+    bool holding; /* a batch was read and not sent yet: it is read ahead while the queue drains */
     int fd;
     uint64_t offset, left, file_size;
     uint8_t *data; /* BATCH bytes */
@@ -40,6 +42,7 @@ struct list_job {
 static void read_work(struct agent_job *job);
 static bool open_file(struct read_job *read_job);
 static void read_done(struct agent_job *job);
+static void send_batch(struct read_job *read_job);
 static void read_free(struct agent_job *job);
 static void list_work(struct agent_job *job);
 static bool open_directory(struct list_job *list);
@@ -70,10 +73,11 @@ void agent_read_message(struct agent_call *call, const ProtobufCMessage *message
 void agent_read_ready(struct agent_call *call)
 {
     struct read_job *read_job = agent_call_data(call);
-    if (read_job == NULL || !read_job->wants)
+    if (read_job == NULL)
         return;
-    read_job->wants = false;
-    agent_job_start(&read_job->job);
+    read_job->blocked = false;
+    if (read_job->holding)
+        send_batch(read_job);
 }
 
 static void read_work(struct agent_job *job)
@@ -140,7 +144,16 @@ static bool open_file(struct read_job *read_job)
 static void read_done(struct agent_job *job)
 {
     struct read_job *read_job = (struct read_job *)job;
+    read_job->holding = true;
+    if (!read_job->blocked)
+        send_batch(read_job);
+}
+
+static void send_batch(struct read_job *read_job)
+{
+    struct agent_job *job = &read_job->job;
     bool room = true;
+    read_job->holding = false;
     for (size_t at = 0; at < read_job->data_size || !read_job->told_size;) {
         Sandbox__V1__FileChunk chunk = SANDBOX__V1__FILE_CHUNK__INIT;
         size_t size = read_job->data_size - at;
@@ -153,12 +166,11 @@ static void read_done(struct agent_job *job)
         at += chunk.data.len;
     }
     read_job->offset += read_job->data_size;
+    read_job->blocked = !room;
     if (read_job->ended)
         agent_call_finish(job->call);
-    else if (room)
+    else if (!agent_call_is_over(job->call))
         agent_job_start(job);
-    else
-        read_job->wants = true;
 }
 
 static void read_free(struct agent_job *job)

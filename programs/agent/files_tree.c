@@ -36,7 +36,9 @@ struct download {
     struct sbx_tree_limits limits;
     struct sbx_packer *packer;
     struct sbx_bytes output;
-    bool ended, wants;
+    bool ended;
+    bool blocked; /* the call's queue is full */
+    bool holding; /* a batch was packed and not sent yet: it is packed while the queue drains */
 };
 
 static void upload_work(struct agent_job *job);
@@ -45,6 +47,7 @@ static void upload_abandon(struct agent_job *job);
 static void upload_free(struct agent_job *job);
 static void download_work(struct agent_job *job);
 static void download_done(struct agent_job *job);
+static void send_batch(struct download *download);
 static void download_abandon(struct agent_job *job);
 static void download_free(struct agent_job *job);
 
@@ -228,10 +231,11 @@ void agent_download_message(struct agent_call *call, const ProtobufCMessage *mes
 void agent_download_ready(struct agent_call *call)
 {
     struct download *download = agent_call_data(call);
-    if (download == NULL || !download->wants)
+    if (download == NULL)
         return;
-    download->wants = false;
-    agent_job_start(&download->job);
+    download->blocked = false;
+    if (download->holding)
+        send_batch(download);
 }
 
 static bool open_packer(struct download *download)
@@ -271,7 +275,16 @@ static void download_work(struct agent_job *job)
 static void download_done(struct agent_job *job)
 {
     struct download *download = (struct download *)job;
+    download->holding = true;
+    if (!download->blocked)
+        send_batch(download);
+}
+
+static void send_batch(struct download *download)
+{
+    struct agent_job *job = &download->job;
     bool room = true;
+    download->holding = false;
     while (sbx_bytes_size(&download->output) > 0) {
         Sandbox__V1__TreeChunk chunk = SANDBOX__V1__TREE_CHUNK__INIT;
         size_t size = sbx_bytes_size(&download->output);
@@ -286,10 +299,9 @@ static void download_done(struct agent_job *job)
         tell_count(sbx_packer_count(download->packer), &totals);
         chunk.totals = &totals;
         agent_call_answer(job->call, &chunk.base);
-    } else if (room) {
+    } else if (!agent_call_is_over(job->call)) {
+        download->blocked = !room;
         agent_job_start(job);
-    } else {
-        download->wants = true;
     }
 }
 
