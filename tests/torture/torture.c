@@ -112,6 +112,14 @@ int main(int argument_count, char **arguments)
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
+    /* The platform takes absolute paths only. */
+    for (int each = 1; each < argument_count; each++) {
+        arguments[each] = realpath(arguments[each], NULL);
+        if (arguments[each] == NULL) {
+            perror("torture");
+            return 2;
+        }
+    }
     int failures = prepare(arguments);
     if (failures == 0)
         failures = torture();

@@ -110,7 +110,8 @@ START_TEST(a_deadline_ends_the_call_here_and_there)
     ck_assert_str_eq(error.reason, "answer-lost"); /* it may have happened */
     wait = sbx_wait_alone(60);
     ck_assert_int_eq(call_stats(&wait, true), SANDBOX_TIMED_OUT);
-    ck_assert_str_eq(error.reason, "");
+    /* Both ends know the deadline: whichever sees it first words the error. */
+    ck_assert(error.reason[0] == '\0' || strcmp(error.reason, "agent-gave-up") == 0);
     wait_until_given_up(before + 2);
 }
 END_TEST
