@@ -105,9 +105,26 @@ COUNTED(connect,
          struct sbx_channel *channel, sandbox_error *error),
         (state, record, wait, channel, error))
 
+static void (*judging_hook)(void);
+
+void counting_before_judging(void (*hook)(void))
+{
+    judging_hook = hook;
+}
+
+static bool owner_is_gone(void *state, const char *owner)
+{
+    void (*hook)(void) = judging_hook;
+    judging_hook = NULL;
+    if (hook != NULL)
+        hook();
+    return real->owner_is_gone(state, owner);
+}
+
 static void make_table(void)
 {
     counted = *real;
+    counted.owner_is_gone = owner_is_gone;
     counted.record_load = record_load;
     counted.record_store = record_store;
     counted.record_remove = record_remove;

@@ -18,6 +18,8 @@ enum strike {
 
 /* Starts the counting anew. `at`: the number of the call, from 1. */
 void counting_begin(enum strike strike, unsigned at, sandbox_cancel *cancel);
+/* Runs once, just before the driver is next asked whether an owner has ended. */
+void counting_before_judging(void (*hook)(void));
 /* How many calls there were since. */
 unsigned counting_calls(void);
 

@@ -95,6 +95,57 @@ static void open_and_delete(void)
     scenario_require_nothing_left("an opening and a deletion");
 }
 
+static struct scenario_child *creator;
+static bool judged;
+
+/* The creator's last step goes through, and its process ends. */
+static void let_creator_finish(void)
+{
+    judged = true;
+    harness_tell("{\"do\":\"go\"}");
+    require(scenario_wait(creator) == CHILD_OK, "the creator failed");
+}
+
+/*
+ * Somebody looks at a creation under way; before he asks whether its owner lives, it has ended
+ * well and its process too. The workspace is whole, so nobody may take it for a leftover. P114.
+ */
+static void finish_while_judged(const char *way)
+{
+    sandbox_client *client = scenario_client();
+    sandbox_workspace *workspace = NULL;
+    sandbox_error error = {0};
+    sandbox_workspace_options options = {SANDBOX_WORKSPACE_OPTIONS, .name = "same", .user = "root"};
+    size_t count = 0;
+    /* The third store of a creation says that it runs. */
+    harness_tell(
+        "{\"do\":\"script\",\"rules\":[{\"on\":\"record.store\",\"nth\":3,\"do\":\"hang\"}]}");
+    creator = scenario_start("create", "same");
+    scenario_go(&creator, 1);
+    harness_tell("{\"do\":\"await-hung\",\"count\":1}");
+    judged = false;
+    counting_before_judging(let_creator_finish);
+    sandbox_status status = SANDBOX_OK;
+    if (strcmp(way, "create") == 0)
+        status = sandbox_workspace_create(client, &options, NULL, &workspace, &error);
+    else if (strcmp(way, "open") == 0)
+        status = sandbox_workspace_open(client, &options, NULL, &workspace, &error);
+    else if (strcmp(way, "find") == 0)
+        status = sandbox_workspace_find(client, "same", NULL, &workspace, &error);
+    else
+        status = sandbox_client_sweep(client, NULL, &count, &error);
+    bool creates = strcmp(way, "create") == 0;
+    require(judged, "%s never asked for the owner", way);
+    require(status == (creates ? SANDBOX_EXISTS : SANDBOX_OK), "%s: %s", way, error.message);
+    require(count == 0, "a whole workspace was swept");
+    sandbox_workspace_free(workspace);
+    sandbox_client_free(client);
+    harness_tell("{\"do\":\"script\",\"rules\":[]}");
+    require(harness_count("instances") == 1, "%s took a whole workspace for a leftover", way);
+    require_one("same", false, way);
+    races++;
+}
+
 int main(int argc, char **argv)
 {
     scenario_begin(argc, argv);
@@ -105,6 +156,10 @@ int main(int argc, char **argv)
         delete_and_delete();
         open_and_delete();
     }
+    finish_while_judged("create");
+    finish_while_judged("open");
+    finish_while_judged("find");
+    finish_while_judged("sweep");
     printf("%u races, none lost\n", races);
     return scenario_end();
 }
