@@ -46,6 +46,9 @@ static sandbox_status dial_once(sandbox_connection *connection, uint16_t port,
                                 const struct sbx_wait *wait, sandbox_error *error);
 static sandbox_status take_data(sandbox_connection *connection, const struct sbx_wait *wait,
                                 const uint8_t **data, size_t *data_size, sandbox_error *error);
+static sandbox_status take_message(sandbox_connection *connection, const struct sbx_wait *wait,
+                                   sandbox_error *error);
+static void drop_current(sandbox_connection *connection);
 static sandbox_status check(sandbox_connection *connection, sandbox_error *error);
 static bool ended(sandbox_connection *connection);
 static sandbox_status send_piece(sandbox_connection *connection, const void *data, size_t size,
@@ -204,8 +207,7 @@ void sandbox_connection_free(sandbox_connection *connection)
 {
     if (connection == NULL)
         return;
-    if (connection->current != NULL)
-        protobuf_c_message_free_unpacked(&connection->current->base, NULL);
+    drop_current(connection);
     sbx_stream_free(connection->stream);
     sbx_readiness_free(&connection->readiness);
     pthread_cond_destroy(&connection->turns_changed);
@@ -296,33 +298,51 @@ static sandbox_status dial_once(sandbox_connection *connection, uint16_t port,
 static sandbox_status take_data(sandbox_connection *connection, const struct sbx_wait *wait,
                                 const uint8_t **data, size_t *data_size, sandbox_error *error)
 {
-    for (;;) {
-        if (connection->current != NULL)
-            protobuf_c_message_free_unpacked(&sbx_take(connection->current)->base, NULL);
-        ProtobufCMessage *message = NULL;
-        sandbox_error own = {0};
-        sandbox_status status = SANDBOX_CLOSED;
-        if (!connection->at_end)
-            status = sbx_stream_next(connection->stream, &sandbox__v1__port_data__descriptor, wait,
-                                     &message, &own);
-        if (status != SANDBOX_OK && status != SANDBOX_CLOSED) {
-            if (error != NULL)
-                *error = own;
-            return status;
-        }
-        connection->current = (Sandbox__V1__PortData *)(void *)message;
-        bool last = status == SANDBOX_CLOSED || connection->current->end;
-        if (last && !connection->at_end) {
-            pthread_mutex_lock(&connection->mutex);
-            connection->at_end = true;
-            sbx_readiness_set(&connection->readiness, true);
-            pthread_mutex_unlock(&connection->mutex);
-        }
-        *data = message == NULL ? NULL : connection->current->data.data;
-        *data_size = message == NULL ? 0 : connection->current->data.len;
-        if (*data_size > 0 || last)
+    *data = NULL;
+    *data_size = 0;
+    while (*data_size == 0) {
+        drop_current(connection);
+        if (connection->at_end)
             return SANDBOX_OK;
+        sandbox_status status = take_message(connection, wait, error);
+        if (status != SANDBOX_OK)
+            return status;
+        if (connection->current != NULL) {
+            *data = connection->current->data.data;
+            *data_size = connection->current->data.len;
+        }
     }
+    return SANDBOX_OK;
+}
+
+/* Into `current`; notes the end, which is no failure. */
+static sandbox_status take_message(sandbox_connection *connection, const struct sbx_wait *wait,
+                                   sandbox_error *error)
+{
+    ProtobufCMessage *message = NULL;
+    sandbox_error own = {0};
+    sandbox_status status = sbx_stream_next(
+        connection->stream, &sandbox__v1__port_data__descriptor, wait, &message, &own);
+    if (status != SANDBOX_OK && status != SANDBOX_CLOSED) {
+        if (error != NULL)
+            *error = own;
+        return status;
+    }
+    connection->current = (Sandbox__V1__PortData *)(void *)message;
+    if (connection->current == NULL || connection->current->end) {
+        pthread_mutex_lock(&connection->mutex);
+        connection->at_end = true;
+        sbx_readiness_set(&connection->readiness, true);
+        pthread_mutex_unlock(&connection->mutex);
+    }
+    return SANDBOX_OK;
+}
+
+static void drop_current(sandbox_connection *connection)
+{
+    if (connection->current != NULL)
+        protobuf_c_message_free_unpacked(&connection->current->base, NULL);
+    connection->current = NULL;
 }
 
 static sandbox_status check(sandbox_connection *connection, sandbox_error *error)

@@ -8,10 +8,14 @@
 
 static sandbox_status write_all(sandbox_process *process, const uint8_t *data, size_t size,
                                 bool end, const struct sbx_wait *wait, sandbox_error *error);
+static sandbox_status write_in_turn(sandbox_process *process, const uint8_t *data, size_t size,
+                                    bool end, const struct sbx_wait *wait, sandbox_error *error);
 static sandbox_status learn_offset(sandbox_process *process, const struct sbx_wait *wait,
                                    sandbox_error *error);
 static sandbox_status write_piece(sandbox_process *process, const uint8_t *data, size_t size,
                                   bool end, const struct sbx_wait *wait, sandbox_error *error);
+static sandbox_status note_written(sandbox_process *process, size_t size, uint64_t written,
+                                   sandbox_error *error);
 
 static void free_message(ProtobufCMessage **message)
 {
@@ -64,19 +68,26 @@ static sandbox_status write_all(sandbox_process *process, const uint8_t *data, s
     if (process->input_ended && !end)
         status = sbx_fail_for(error, SANDBOX_CLOSED, "input-ended",
                               "the process's input was ended before");
-    if (status == SANDBOX_OK && !process->input_ended)
-        status = learn_offset(process, wait, error);
+    else if (!process->input_ended)
+        status = write_in_turn(process, data, size, end, wait, error);
+    sbx_process_leave_turn(process, &process->writing);
+    return status;
+}
+
+static sandbox_status write_in_turn(sandbox_process *process, const uint8_t *data, size_t size,
+                                    bool end, const struct sbx_wait *wait, sandbox_error *error)
+{
+    sandbox_status status = learn_offset(process, wait, error);
     while (status == SANDBOX_OK && size > 0) {
         size_t piece = size < SBX_INPUT_PIECE ? size : SBX_INPUT_PIECE;
         status = write_piece(process, data, piece, false, wait, error);
         data += piece;
         size -= piece;
     }
-    if (status == SANDBOX_OK && end && !process->input_ended) {
+    if (status == SANDBOX_OK && end) {
         status = write_piece(process, NULL, 0, true, wait, error);
         process->input_ended = status == SANDBOX_OK && process->piped;
     }
-    sbx_process_leave_turn(process, &process->writing);
     return status;
 }
 
@@ -90,22 +101,35 @@ static sandbox_status learn_offset(sandbox_process *process, const struct sbx_wa
     return write_piece(process, NULL, 0, false, wait, error);
 }
 
+/* Sent again after a lost connection: the agent knows by its offset what it has. */
 static sandbox_status write_piece(sandbox_process *process, const uint8_t *data, size_t size,
                                   bool end, const struct sbx_wait *wait, sandbox_error *error)
 {
     Sandbox__V1__WriteRequest request;
     sbx_write_request(process, data, size, end, &request);
-    SBX_ON_EXIT(free_message) ProtobufCMessage *reply = NULL;
-    sandbox_status status = sbx_workspace_call(
-        process->workspace, "/sandbox.v1.Processes/Write", &request.base, true,
-        &sandbox__v1__write_reply__descriptor, wait, &reply, error);
-    process->input_known = status == SANDBOX_OK;
-    if (status != SANDBOX_OK)
-        return status;
-    uint64_t written = ((const Sandbox__V1__WriteReply *)(void *)reply)->written;
+    process->input_known = false;
+    for (unsigned failures = 1;; failures++) {
+        SBX_ON_EXIT(free_message) ProtobufCMessage *reply = NULL;
+        sandbox_status status = sbx_workspace_call(
+            process->workspace, "/sandbox.v1.Processes/Write", &request.base, true,
+            &sandbox__v1__write_reply__descriptor, wait, &reply, error);
+        if (status == SANDBOX_OK)
+            return note_written(process, size,
+                                ((const Sandbox__V1__WriteReply *)(void *)reply)->written, error);
+        if (status == SANDBOX_UNAVAILABLE && failures < SBX_TRIES)
+            status = sbx_wait_pause(wait, 10u << failures, error);
+        if (status != SANDBOX_OK)
+            return status;
+    }
+}
+
+static sandbox_status note_written(sandbox_process *process, size_t size, uint64_t written,
+                                   sandbox_error *error)
+{
     if (written < process->input_offset + size)
         return sbx_fail_for(error, SANDBOX_FAILED, "malformed-answer",
                             "the agent did not take all of the input, and did not say why");
     process->input_offset = written;
+    process->input_known = true;
     return SANDBOX_OK;
 }

@@ -9,7 +9,8 @@
 _Static_assert(sizeof(sandbox_error) == 512, "the size is part of the ABI");
 
 static void write_error(sandbox_error *error, sandbox_status status, const char *reason,
-                        const char *format, va_list arguments);
+                        const char *format, va_list arguments)
+    __attribute__((format(printf, 4, 0)));
 static void keep_one_line(char *text);
 
 sandbox_status sbx_fail(sandbox_error *error, sandbox_status status, const char *format, ...)
