@@ -2,6 +2,7 @@
 
 #include "core/client.h"
 #include "core/lifecycle.h"
+#include "core/listing.h"
 #include "core/session.h"
 #include "util/fail.h"
 #include "util/log.h"
@@ -9,17 +10,9 @@
 #include "util/options.h"
 
 #define LIST_MS 30000u
-#define LIST_MAX 1000000u
-
-/* A record and what is shown of it; the one owns the strings of the other. */
-struct entry {
-    struct sbx_record record;
-    sandbox_workspace_info info;
-};
 
 struct sandbox_workspace_list {
-    struct entry **entries;
-    size_t count, capacity;
+    struct sbx_listing listing;
 };
 
 struct listing {
@@ -30,13 +23,11 @@ struct listing {
     sandbox_error *error;
 };
 
-static const char *const no_labels[] = {NULL};
-
 static bool take_record(void *user_data, const char *name, const char *text, size_t size,
                         const char *version);
-static sandbox_status add_entry(sandbox_workspace_list *list, struct sbx_record *record,
-                                sandbox_error *error);
-static int compare_entries(const void *a, const void *b);
+static sandbox_status decode_entry(const char *name, const char *text, size_t size,
+                                   const char *version, struct sbx_entry **out,
+                                   sandbox_error *error);
 
 sandbox_status sandbox_workspace_list_all(sandbox_client *client,
                                           const sandbox_list_options *given,
@@ -66,9 +57,9 @@ sandbox_status sandbox_workspace_list_all(sandbox_client *client,
         sandbox_workspace_list_free(listing.list);
         return status;
     }
-    if (listing.list->count > 1)
-        qsort(listing.list->entries, listing.list->count, sizeof(struct entry *),
-              compare_entries);
+    sbx_listing_sort(&listing.list->listing);
+    if (options.labels == NULL)
+        sbx_list_cache_store(&client->listed, &listing.list->listing);
     *out = listing.list;
     return SANDBOX_OK;
 }
@@ -107,7 +98,10 @@ sandbox_status sandbox_workspace_inspect(sandbox_workspace *workspace, const san
     sandbox_workspace_list *list = calloc(1, sizeof *list);
     if (list == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a workspace's facts");
-    status = add_entry(list, &record, error);
+    struct sbx_entry *entry = NULL;
+    status = sbx_entry_new(&record, &entry, error);
+    if (status == SANDBOX_OK)
+        status = sbx_listing_add(&list->listing, entry, error);
     if (status == SANDBOX_OK)
         *out = list;
     else
@@ -117,23 +111,19 @@ sandbox_status sandbox_workspace_inspect(sandbox_workspace *workspace, const san
 
 size_t sandbox_workspace_list_count(const sandbox_workspace_list *list)
 {
-    return list == NULL ? 0 : list->count;
+    return list == NULL ? 0 : list->listing.count;
 }
 
 const sandbox_workspace_info *sandbox_workspace_list_at(const sandbox_workspace_list *list,
                                                         size_t index)
 {
-    return index < sandbox_workspace_list_count(list) ? &list->entries[index]->info : NULL;
+    return index < sandbox_workspace_list_count(list) ? &list->listing.entries[index]->info : NULL;
 }
 
 void sandbox_workspace_list_free(sandbox_workspace_list *list)
 {
-    for (size_t n = 0; list != NULL && n < list->count; n++) {
-        sbx_record_clear(&list->entries[n]->record);
-        free(list->entries[n]);
-    }
     if (list != NULL)
-        free(list->entries);
+        sbx_listing_clear(&list->listing);
     free(list);
 }
 
@@ -150,70 +140,41 @@ static bool take_record(void *user_data, const char *name, const char *text, siz
                         const char *version)
 {
     struct listing *listing = user_data;
-    SBX_ON_EXIT(sbx_record_clear) struct sbx_record record = {0};
-    sandbox_error problem = {0};
-    if (sbx_record_decode(text, size, &record, &problem) != SANDBOX_OK) {
-        /* One damaged record must not hide all the others. */
-        sbx_log(SANDBOX_LOG_WARNING, "the record of '%s' is passed over: %s", name,
-                problem.message);
-        return true;
-    }
-    if (record.operation.kind[0] == '\0' && sbx_life_is_expired(listing->client, &record))
-        return true;
-    for (size_t n = 0; listing->labels != NULL && listing->labels[n] != NULL; n++) {
-        if (!carries(&record, listing->labels[n]))
-            return true;
-    }
-    listing->status = add_entry(listing->list, &record, listing->error);
+    sandbox_client *client = listing->client;
+    struct sbx_entry *entry = sbx_list_cache_find(&client->listed, name, version);
+    if (entry == NULL)
+        listing->status = decode_entry(name, text, size, version, &entry, listing->error);
+    if (entry == NULL)
+        return listing->status == SANDBOX_OK;
+
+    const struct sbx_record *record = &entry->record;
+    bool wanted = record->operation.kind[0] != '\0' || !sbx_life_is_expired(client, record);
+    for (size_t n = 0; wanted && listing->labels != NULL && listing->labels[n] != NULL; n++)
+        wanted = carries(record, listing->labels[n]);
+    if (wanted)
+        listing->status = sbx_listing_add(&listing->list->listing, entry, listing->error);
+    else
+        sbx_entry_drop(entry);
     return listing->status == SANDBOX_OK;
 }
 
-/* Takes the record over. */
-static sandbox_status add_entry(sandbox_workspace_list *list, struct sbx_record *record,
-                                sandbox_error *error)
+/* One damaged record must not hide all the others: SANDBOX_OK and no entry. */
+static sandbox_status decode_entry(const char *name, const char *text, size_t size,
+                                   const char *version, struct sbx_entry **out,
+                                   sandbox_error *error)
 {
-    if (list->count == LIST_MAX)
-        return sbx_fail(error, SANDBOX_LIMIT, "more than %u workspaces", LIST_MAX);
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity == 0 ? 1 : list->capacity * 2;
-        struct entry **larger = realloc(list->entries, capacity * sizeof(struct entry *));
-        if (larger == NULL)
-            return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a list");
-        list->entries = larger;
-        list->capacity = capacity;
+    SBX_ON_EXIT(sbx_record_clear) struct sbx_record record = {0};
+    sandbox_error problem = {0};
+    sandbox_status status = sbx_record_decode(text, size, &record, &problem);
+    if (status == SANDBOX_NO_MEMORY)
+        return sbx_fail(error, status, "%s", problem.message);
+    if (status != SANDBOX_OK) {
+        sbx_log(SANDBOX_LOG_WARNING, "the record of '%s' is passed over: %s", name,
+                problem.message);
+        return SANDBOX_OK;
     }
-    struct entry *entry = calloc(1, sizeof *entry);
-    if (entry == NULL)
-        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a list");
-    entry->record = *record;
-    *record = (struct sbx_record){0};
-    struct sbx_record *own = &entry->record;
-    cJSON_Delete(sbx_take(own->json));
-    entry->info = (sandbox_workspace_info){
-        .size = sizeof entry->info,
-        .id = own->id,
-        .name = own->name,
-        .driver = own->driver,
-        .state = own->state,
-        .epoch = own->epoch,
-        .user = own->user,
-        .image = own->image == NULL ? "" : own->image,
-        .incarnation = own->incarnation,
-        .operation = own->operation.kind,
-        .labels = own->labels == NULL ? no_labels : (const char *const *)own->labels,
-        .memory_mib = own->memory_mib,
-        .cpu_millis = own->cpu_millis,
-        .process_limit = own->process_limit,
-        .disk_mib = own->disk_mib,
-        .created_ms = own->created_ms,
-        .expires_ms = own->expires_ms,
-    };
-    list->entries[list->count++] = entry;
-    return SANDBOX_OK;
-}
-
-static int compare_entries(const void *a, const void *b)
-{
-    const struct entry *const *left = a, *const *right = b;
-    return strcmp((*left)->record.name, (*right)->record.name);
+    size_t length = strlen(version);
+    if (length < sizeof record.version)
+        memcpy(record.version, version, length + 1);
+    return sbx_entry_new(&record, out, error);
 }

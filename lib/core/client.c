@@ -69,6 +69,7 @@ static void *end_client(void *user_data)
     sbx_loop_stop(client->loop);
     if (client->driver != NULL && client->state != NULL)
         client->driver->close(client->state);
+    sbx_list_cache_free(&client->listed);
     pthread_mutex_destroy(&client->lock);
     free(client->uri);
     free(client);

@@ -7,6 +7,7 @@
 
 #include "agent/session.h"
 #include "core/driver.h"
+#include "core/listing.h"
 #include "transport/loop.h"
 #include "util/clock.h"
 #include <pthread.h>
@@ -26,6 +27,7 @@ struct sandbox_client {
     atomic_uint references;
     pthread_mutex_t lock; /* of the list of workspaces */
     sandbox_workspace *first;
+    struct sbx_list_cache listed;
 };
 
 struct sandbox_workspace {

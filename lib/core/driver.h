@@ -60,7 +60,8 @@ struct sbx_driver {
                                   sandbox_error *error);
     /*
      * Durable when it returns. `expected` "": there must be none yet (SANDBOX_EXISTS), else the
-     * stored version must be that one (SANDBOX_CONFLICT). On success `version` is the new one.
+     * stored version must be that one (SANDBOX_CONFLICT). On success `version` is the new one,
+     * which no record of that name, not one made after a removal either, ever had before.
      */
     sandbox_status (*record_store)(void *state, const char *name, const char *text, size_t size,
                                    const char *expected, char version[SBX_VERSION_TEXT],

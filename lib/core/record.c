@@ -106,25 +106,58 @@ sandbox_status sbx_record_encode(struct sbx_record *record, char **text, sandbox
     return SANDBOX_OK;
 }
 
-/* Copies a string that must fit, since a cut one would mean something else. */
-static bool take_text(const cJSON *json, const char *name, char *place, size_t size)
+/*
+ * Fields are read in the order in which they are written, so that each look-up begins where the
+ * last one ended: a list of ten thousand records is mostly this.
+ */
+struct cursor {
+    const cJSON *object, *next;
+};
+
+static const cJSON *find(struct cursor *cursor, const char *name)
 {
-    const char *text = sbx_json_text(json, name);
-    if (strlen(text) >= size)
+    const cJSON *begin = cursor->next == NULL ? cursor->object->child : cursor->next;
+    for (const cJSON *at = begin; at != NULL; at = at->next) {
+        if (at->string != NULL && strcmp(at->string, name) == 0) {
+            cursor->next = at->next;
+            return at;
+        }
+    }
+    for (const cJSON *at = cursor->object->child; at != begin; at = at->next) {
+        if (at->string != NULL && strcmp(at->string, name) == 0) {
+            cursor->next = at->next;
+            return at;
+        }
+    }
+    return NULL;
+}
+
+static const char *find_text(struct cursor *cursor, const char *name)
+{
+    const char *text = cJSON_GetStringValue(find(cursor, name));
+    return text == NULL ? "" : text;
+}
+
+/* Copies a string that must fit, since a cut one would mean something else. */
+static bool take_text(struct cursor *cursor, const char *name, char *place, size_t size)
+{
+    const char *text = find_text(cursor, name);
+    size_t length = strlen(text);
+    if (length >= size)
         return false;
-    memcpy(place, text, strlen(text) + 1);
+    memcpy(place, text, length + 1);
     return true;
 }
 
-static uint32_t take_number(const cJSON *json, const char *name)
+static uint32_t take_number(struct cursor *cursor, const char *name)
 {
-    int64_t number = sbx_json_integer(json, name);
+    int64_t number = sbx_json_number(find(cursor, name));
     return number < 0 ? 0 : number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
 }
 
-static bool take_labels(const cJSON *json, struct sbx_record *record)
+static bool take_labels(struct cursor *cursor, struct sbx_record *record)
 {
-    const cJSON *labels = cJSON_GetObjectItemCaseSensitive(json, "labels");
+    const cJSON *labels = find(cursor, "labels");
     int count = cJSON_GetArraySize(labels);
     if (count == 0)
         return true;
@@ -145,54 +178,75 @@ static bool take_labels(const cJSON *json, struct sbx_record *record)
     return true;
 }
 
-static bool take_operation(const cJSON *json, struct sbx_operation *operation)
+static bool take_operation(struct cursor *outer, struct sbx_operation *operation)
 {
-    const cJSON *given = cJSON_GetObjectItemCaseSensitive(json, "operation");
-    if (!cJSON_IsObject(given))
+    struct cursor cursor = {.object = find(outer, "operation")};
+    if (!cJSON_IsObject(cursor.object))
         return true;
-    operation->lease_ms = take_number(given, "lease_ms");
-    operation->renewals = take_number(given, "renewals");
-    return take_text(given, "kind", operation->kind, sizeof operation->kind) &&
-           take_text(given, "id", operation->id, sizeof operation->id) &&
-           take_text(given, "step", operation->step, sizeof operation->step) &&
-           take_text(given, "owner", operation->owner, sizeof operation->owner);
+    bool good = take_text(&cursor, "kind", operation->kind, sizeof operation->kind) &&
+                take_text(&cursor, "id", operation->id, sizeof operation->id) &&
+                take_text(&cursor, "step", operation->step, sizeof operation->step) &&
+                take_text(&cursor, "owner", operation->owner, sizeof operation->owner);
+    operation->lease_ms = take_number(&cursor, "lease_ms");
+    operation->renewals = take_number(&cursor, "renewals");
+    return good;
+}
+
+static bool take_state(struct cursor *cursor, struct sbx_record *record)
+{
+    const char *word = find_text(cursor, "state");
+    for (size_t n = 0; n < sizeof states / sizeof states[0]; n++) {
+        if (strcmp(states[n].word, word) == 0)
+            record->state = states[n].state;
+    }
+    return record->state != 0;
+}
+
+static bool take_image(struct cursor *cursor, struct sbx_record *record)
+{
+    const char *image = find_text(cursor, "image");
+    if (*image != '\0')
+        record->image = sbx_copy(image);
+    return *image == '\0' || record->image != NULL;
+}
+
+static void take_limits(struct cursor *cursor, struct sbx_record *record)
+{
+    record->memory_mib = take_number(cursor, "memory_mib");
+    record->cpu_millis = take_number(cursor, "cpu_millis");
+    record->process_limit = take_number(cursor, "process_limit");
+    record->disk_mib = take_number(cursor, "disk_mib");
+    record->created_ms = sbx_json_number(find(cursor, "created_ms"));
+    record->expires_ms = sbx_json_number(find(cursor, "expires_ms"));
 }
 
 static sandbox_status read_fields(struct sbx_record *record, sandbox_error *error)
 {
-    const cJSON *json = record->json;
+    struct cursor cursor = {.object = record->json};
     uint8_t id[SBX_ID_BYTES];
-    if (!cJSON_IsObject(json) || take_number(json, "format") == 0)
+    uint32_t format = cJSON_IsObject(record->json) ? take_number(&cursor, "format") : 0;
+    if (format == 0)
         return sbx_fail(error, SANDBOX_FAILED, "not a workspace's record");
-    if (take_number(json, "format") > FORMAT)
+    if (format > FORMAT)
         return sbx_fail(error, SANDBOX_UNSUPPORTED,
                         "the record was written by a newer library; use that one");
-    for (size_t n = 0; n < sizeof states / sizeof states[0]; n++) {
-        if (strcmp(states[n].word, sbx_json_text(json, "state")) == 0)
-            record->state = states[n].state;
-    }
-    const char *image = sbx_json_text(json, "image");
-    if (*image != '\0')
-        record->image = sbx_copy(image);
-    record->epoch = take_number(json, "epoch");
-    record->key_id = take_number(json, "key_id");
-    record->memory_mib = take_number(json, "memory_mib");
-    record->cpu_millis = take_number(json, "cpu_millis");
-    record->process_limit = take_number(json, "process_limit");
-    record->disk_mib = take_number(json, "disk_mib");
-    record->created_ms = sbx_json_integer(json, "created_ms");
-    record->expires_ms = sbx_json_integer(json, "expires_ms");
-    bool good = take_text(json, "id", record->id, sizeof record->id) &&
+    bool good = take_text(&cursor, "id", record->id, sizeof record->id) &&
                 sbx_id_parse(record->id, id) &&
-                take_text(json, "name", record->name, sizeof record->name) &&
+                take_text(&cursor, "name", record->name, sizeof record->name) &&
                 sbx_name_is_valid(record->name) &&
-                take_text(json, "driver", record->driver, sizeof record->driver) &&
-                take_text(json, "incarnation", record->incarnation,
-                          sizeof record->incarnation) &&
-                take_text(json, "run", record->run, sizeof record->run) &&
-                take_text(json, "user", record->user, sizeof record->user) &&
-                take_operation(json, &record->operation) && take_labels(json, record) &&
-                record->state != 0 && (*image == '\0' || record->image != NULL);
+                take_text(&cursor, "driver", record->driver, sizeof record->driver) &&
+                take_state(&cursor, record);
+    if (good) {
+        record->epoch = take_number(&cursor, "epoch");
+        good = take_operation(&cursor, &record->operation) &&
+               take_text(&cursor, "incarnation", record->incarnation,
+                         sizeof record->incarnation) &&
+               take_text(&cursor, "run", record->run, sizeof record->run);
+        record->key_id = take_number(&cursor, "key_id");
+        good = good && take_text(&cursor, "user", record->user, sizeof record->user) &&
+               take_image(&cursor, record) && take_labels(&cursor, record);
+        take_limits(&cursor, record);
+    }
     return good ? SANDBOX_OK : sbx_fail(error, SANDBOX_FAILED, "a damaged workspace record");
 }
 

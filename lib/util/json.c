@@ -35,7 +35,11 @@ const char *sbx_json_text(const cJSON *object, const char *name)
 
 int64_t sbx_json_integer(const cJSON *object, const char *name)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    return sbx_json_number(cJSON_GetObjectItemCaseSensitive(object, name));
+}
+
+int64_t sbx_json_number(const cJSON *item)
+{
     if (!cJSON_IsNumber(item) || item->valuedouble != item->valuedouble)
         return 0;
     if (item->valuedouble > EXACT_MAX)

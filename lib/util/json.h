@@ -10,7 +10,8 @@ sandbox_status sbx_json_parse(const void *text, size_t size, size_t limit, cJSON
                               sandbox_error *error);
 /* "" if there is no such string. Borrowed. */
 const char *sbx_json_text(const cJSON *object, const char *name);
-/* 0 if there is no such number, clamped to what is exact in a double. */
+/* 0 if it is no number (NULL allowed), clamped to what is exact in a double. */
+int64_t sbx_json_number(const cJSON *item);
 int64_t sbx_json_integer(const cJSON *object, const char *name);
 bool sbx_json_flag(const cJSON *object, const char *name);
 /* False on no memory. They replace what was there. */
