@@ -26,6 +26,7 @@ struct process {
     uint64_t started;
     bool ours;
     bool sandbox; /* the kernel of the instance itself, not a helper of it */
+    int pidfd;    /* while its end is waited for, else -1 */
 };
 
 struct process_table {
@@ -41,8 +42,9 @@ static bool look_at_command(const struct sbx_gvisor *driver, pid_t pid, const ch
 static ssize_t read_small(const char *path, char *text, size_t size);
 static bool mark_descendants(struct process_table *table);
 static void free_table(struct process_table *table);
-static sandbox_status end_process(const struct process *process, const struct sbx_wait *wait,
-                                  sandbox_error *error);
+static sandbox_status end_all(struct process_table *table, const struct sbx_wait *wait,
+                              size_t *found, sandbox_error *error);
+static sandbox_status kill_process(struct process *process, sandbox_error *error);
 
 bool sbx_gvisor_boot_id(char text[40])
 {
@@ -101,17 +103,10 @@ sandbox_status sbx_gvisor_processes_end(const struct sbx_gvisor *driver, const c
         if (!read_table(driver, id, &table))
             return sbx_fail(error, SANDBOX_FAILED, "cannot read the host's process table");
         size_t found = 0;
-        for (size_t n = 0; n < table.count; n++) {
-            if (!table.all[n].ours)
-                continue;
-            found++;
-            sandbox_status status = end_process(&table.all[n], wait, error);
-            if (status != SANDBOX_OK)
-                return status;
-        }
-        if (found == 0)
-            return SANDBOX_OK;
-        sandbox_status status = sbx_wait_check(wait, error);
+        sandbox_status status = end_all(&table, wait, &found, error);
+        if (status != SANDBOX_OK || found == 0)
+            return status;
+        status = sbx_wait_check(wait, error);
         if (status != SANDBOX_OK)
             return status;
     }
@@ -165,7 +160,7 @@ static bool read_process(pid_t pid, struct process *out)
             &state, &parent, &started) != 3 ||
         state == 'Z' || state == 'X')
         return false;
-    *out = (struct process){.pid = pid, .parent = parent, .started = started};
+    *out = (struct process){.pid = pid, .parent = parent, .started = started, .pidfd = -1};
     return true;
 }
 
@@ -236,8 +231,33 @@ static void free_table(struct process_table *table)
     free(table->all);
 }
 
-static sandbox_status end_process(const struct process *process, const struct sbx_wait *wait,
-                                  sandbox_error *error)
+/*
+ * All get the signal before the end of any is waited for, the sandbox first: the end of a process
+ * that is traced is not told before its tracer has ended too.
+ */
+static sandbox_status end_all(struct process_table *table, const struct sbx_wait *wait,
+                              size_t *found, sandbox_error *error)
+{
+    sandbox_status status = SANDBOX_OK;
+    for (int sandbox = 1; sandbox >= 0; sandbox--) {
+        for (size_t n = 0; n < table->count && status == SANDBOX_OK; n++) {
+            struct process *process = &table->all[n];
+            if (process->ours && process->sandbox == (sandbox == 1))
+                status = kill_process(process, error);
+        }
+    }
+    for (size_t n = 0; n < table->count; n++) {
+        struct process *process = &table->all[n];
+        *found += process->ours;
+        if (status == SANDBOX_OK && process->pidfd >= 0)
+            status = sbx_wait_descriptor(wait, process->pidfd, POLLIN, error);
+        sbx_close_fd(&process->pidfd);
+    }
+    return status;
+}
+
+/* `pidfd` stays -1 where there is nobody any more to wait for. */
+static sandbox_status kill_process(struct process *process, sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_close_fd) int pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
     /* The descriptor holds on to whoever has the number now: is it still the one we saw? */
@@ -245,5 +265,6 @@ static sandbox_status end_process(const struct process *process, const struct sb
         return SANDBOX_OK;
     if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
         return sbx_fail_errno(error, errno, "cannot end process %d", (int)process->pid);
-    return sbx_wait_descriptor(wait, pidfd, POLLIN, error);
+    process->pidfd = sbx_take_fd(&pidfd);
+    return SANDBOX_OK;
 }
