@@ -11,10 +11,13 @@
 #include "core/driver.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,11 +28,12 @@
 static char uri[4400], root[4200];
 
 static sandbox_workspace *make_workspace(sandbox_client *client, const char *echo);
-static void measure_agent(sandbox_workspace *workspace, const char *agent);
+static void measure_agent(const char *agent, const char *state);
+static void serve_peer(sandbox_workspace *workspace);
 static void measure_handles(sandbox_client *client);
 static void measure_list(const char *state);
 static void make_records(const char *rest);
-static double private_bytes(void);
+static double private_bytes(const char *maps);
 
 int main(int argument_count, char **arguments)
 {
@@ -50,12 +54,14 @@ int main(int argument_count, char **arguments)
     sandbox_workspace *workspace = make_workspace(client, arguments[3]);
     struct bench_peer peer = {runsc, root, sandbox_workspace_id(workspace)};
 
-    measure_agent(workspace, arguments[4]);
+    measure_agent(arguments[4], state);
+    serve_peer(workspace);
     bench_commands(workspace, &peer, rounds * 4);
     bench_trips(workspace, &peer, rounds * 4);
     bench_output(workspace, &peer, rounds);
     bench_input(workspace, &peer, rounds);
     bench_upload(workspace, &peer, rounds);
+    bench_download(workspace, &peer, rounds);
     measure_handles(client);
     bench_check(sandbox_workspace_delete(workspace, NULL, &error), &error, "delete");
     sandbox_workspace_free(workspace);
@@ -96,9 +102,10 @@ static double median(double *values, int count)
                           : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-void bench_print_pair(const char *name, double *ours, double *peers, int count)
+void bench_print_three(const char *name, double *ours, double *peers, double *floors, int count)
 {
-    printf("%s %.9f %.9f\n", name, median(ours, count), median(peers, count));
+    printf("%s %.9f %.9f %.9f\n", name, median(ours, count), median(peers, count),
+           median(floors, count));
 }
 
 void bench_print(const char *name, double value)
@@ -120,16 +127,43 @@ static sandbox_workspace *make_workspace(sandbox_client *client, const char *ech
     return workspace;
 }
 
-static void measure_agent(sandbox_workspace *workspace, const char *agent)
+/* On this machine, where the kernel tells what is private: started, listening, nobody there yet. */
+static void measure_agent(const char *agent, const char *state)
 {
     struct stat facts;
-    sandbox_workspace_stats stats = {SANDBOX_WORKSPACE_STATS};
-    sandbox_error error;
+    char place[4300], maps[64];
+    snprintf(place, sizeof place, "%s/agent.socket", state);
     if (stat(agent, &facts) != 0)
         bench_fail("agent", "there is no such program");
-    bench_check(sandbox_workspace_measure(workspace, NULL, &stats, &error), &error, "measure");
+    pid_t pid = fork();
+    if (pid == 0) {
+        execl(agent, agent, "serve", "--socket", place, "--workspace", state, (char *)NULL);
+        _exit(127);
+    }
+    for (int tries = 0; tries < 2000 && access(place, F_OK) != 0; tries++)
+        poll(NULL, 0, 5);
+    snprintf(maps, sizeof maps, "/proc/%d/smaps_rollup", (int)pid);
     bench_print("agent-size", (double)facts.st_size);
-    bench_print("agent-memory", (double)stats.agent_memory_bytes);
+    bench_print("agent-memory", private_bytes(maps));
+    kill(pid, SIGTERM);
+    waitpid(pid, NULL, 0);
+}
+
+/* The peer's other end: see echo.c. */
+static void serve_peer(sandbox_workspace *workspace)
+{
+    const char *const argv[] = {BENCH_ECHO, "serve", BENCH_SOCKET, NULL};
+    const sandbox_process_options options = {
+        SANDBOX_PROCESS_OPTIONS, .argv = argv, .role = SANDBOX_ROLE_SERVICE};
+    sandbox_process *process = NULL;
+    sandbox_process_event event = {SANDBOX_PROCESS_EVENT};
+    sandbox_error error;
+    bench_check(sandbox_process_start(workspace, &options, NULL, &process, &error), &error,
+                "start the peer");
+    bench_check(sandbox_process_next(process, NULL, &event, &error), &error, "the peer");
+    if (event.kind != SANDBOX_PROCESS_STDOUT)
+        bench_fail("the peer", "it does not listen");
+    sandbox_process_free(process);
 }
 
 static void measure_handles(sandbox_client *client)
@@ -139,23 +173,23 @@ static void measure_handles(sandbox_client *client)
     if (handles == NULL)
         bench_fail("handles", "no memory");
     bench_check(sandbox_workspace_find(client, NAME, NULL, &handles[0], &error), &error, "find");
-    double before = private_bytes();
+    double before = private_bytes("/proc/self/smaps_rollup");
     for (int each = 1; each < HANDLES; each++)
         bench_check(sandbox_workspace_find(client, NAME, NULL, &handles[each], &error), &error,
                     "find");
-    bench_print("handles", private_bytes() - before);
+    bench_print("handles", private_bytes("/proc/self/smaps_rollup") - before);
     for (int each = 0; each < HANDLES; each++)
         sandbox_workspace_free(handles[each]);
     free(handles);
 }
 
-static double private_bytes(void)
+static double private_bytes(const char *maps)
 {
-    FILE *file = fopen("/proc/self/smaps_rollup", "re");
+    FILE *file = fopen(maps, "re");
     char line[256];
     double kilobytes = 0;
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (strncmp(line, "Private_Dirty:", 14) == 0 || strncmp(line, "Private_Clean:", 14) == 0)
+        if (strncmp(line, "Private_Dirty:", 14) == 0)
             kilobytes += strtod(line + 14, NULL);
     }
     if (file != NULL)

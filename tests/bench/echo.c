@@ -1,17 +1,22 @@
 /*
- * The floor that the library is measured against: a program that moves bytes between its standard
- * streams and does nothing else, run in the same sandbox by `runsc exec`.
+ * What the library is measured against: a program that moves bytes and does nothing else, run in
+ * the same sandbox. By itself, its streams on the pipes of `runsc exec`, it is the floor; behind
+ * the agent's own relay it is the peer: the same way as the library's bytes, without a protocol.
  *
- *     echo             sends every byte back
- *     echo give N      writes N bytes
- *     echo take        reads to the end, then writes one byte
- *     echo store PATH  likewise, into a file, and makes it durable
+ *     echo [COMMAND]       over the standard streams
+ *     echo serve SOCKET    for every connection, the COMMAND being its first line
+ *
+ * COMMAND: nothing, or "echo": sends every byte back. "give N": writes N bytes. "take N": reads
+ * N bytes, then writes one. "store N PATH": likewise, into a file, and makes it durable.
  */
 
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static char memory[256u << 10];
@@ -27,45 +32,90 @@ static bool write_all(int fd, size_t size)
     return true;
 }
 
-static int give(unsigned long long left)
+static bool give(int out, unsigned long long left)
 {
     while (left > 0) {
         size_t size = left < sizeof memory ? (size_t)left : sizeof memory;
-        if (!write_all(1, size))
-            return 1;
+        if (!write_all(out, size))
+            return false;
         left -= size;
     }
-    return 0;
+    return true;
 }
 
-/* Into `fd`, or nowhere if that is -1. */
-static int take(int fd, bool echoes)
+/* As many bytes as are wanted, into `file`, or nowhere if that is -1. */
+static bool take(int in, int out, unsigned long long left, int file)
 {
-    for (;;) {
-        ssize_t size = read(0, memory, sizeof memory);
-        if (size < 0 || (size > 0 && fd >= 0 && !write_all(fd, (size_t)size)))
-            return 1;
-        if (size == 0)
-            break;
+    while (left > 0) {
+        ssize_t size = read(in, memory, sizeof memory);
+        if (size <= 0 || (file >= 0 && !write_all(file, (size_t)size)))
+            return false;
+        left -= (unsigned long long)size < left ? (unsigned long long)size : left;
     }
-    if (echoes)
-        return 0;
-    if (fd >= 0 && fsync(fd) != 0)
+    return (file < 0 || fsync(file) == 0) && write(out, "x", 1) == 1;
+}
+
+static bool echo(int in, int out)
+{
+    ssize_t size;
+    while ((size = read(in, memory, sizeof memory)) > 0) {
+        if (!write_all(out, (size_t)size))
+            return false;
+    }
+    return size == 0;
+}
+
+static bool obey(const char *line, int in, int out)
+{
+    char word[16] = "echo", path[256];
+    unsigned long long count = 0;
+    int fields = sscanf(line, "%15s %llu %255s", word, &count, path);
+    if (strcmp(word, "echo") == 0)
+        return echo(in, out);
+    if (strcmp(word, "give") == 0)
+        return give(out, count);
+    if (strcmp(word, "take") == 0)
+        return take(in, out, count, -1);
+    if (strcmp(word, "store") != 0 || fields != 3)
+        return false;
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    bool stored = file >= 0 && take(in, out, count, file);
+    close(file);
+    return stored;
+}
+
+static int serve(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), size = 1 << 20;
+    unlink(path);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 ||
+        listen(listener, 8) != 0 || write(1, "ready\n", 6) != 6)
         return 1;
-    return write(1, "x", 1) == 1 ? 0 : 1;
+    for (;;) {
+        int fd = accept(listener, NULL, NULL);
+        if (fd < 0)
+            return 1;
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+        char line[300];
+        size_t used = 0;
+        while (used + 1 < sizeof line && read(fd, line + used, 1) == 1 && line[used] != '\n')
+            used++;
+        line[used] = '\0';
+        (void)obey(line, fd, fd);
+        close(fd);
+    }
 }
 
 int main(int argument_count, char **arguments)
 {
-    if (argument_count == 1)
-        return take(1, true);
-    if (argument_count == 3 && strcmp(arguments[1], "give") == 0)
-        return give(strtoull(arguments[2], NULL, 10));
-    if (argument_count == 2 && strcmp(arguments[1], "take") == 0)
-        return take(-1, false);
-    if (argument_count == 3 && strcmp(arguments[1], "store") == 0) {
-        int fd = open(arguments[2], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-        return fd < 0 ? 1 : take(fd, false);
+    if (argument_count == 3 && strcmp(arguments[1], "serve") == 0)
+        return serve(arguments[2]);
+    char line[300] = "";
+    for (int each = 1; each < argument_count; each++) {
+        size_t used = strlen(line);
+        snprintf(line + used, sizeof line - used, "%s ", arguments[each]);
     }
-    return 2;
+    return obey(line, 0, 1) ? 0 : 1;
 }

@@ -9,58 +9,65 @@
 
 #define ROUNDS_MAX 200
 
-static uint8_t piece[256u << 10];
+static uint8_t piece[1u << 20];
 
 static double run_true(sandbox_workspace *workspace);
 static double make_trips(sandbox_workspace *workspace, int count);
 static double read_output(sandbox_workspace *workspace, size_t bytes);
 static double write_input(sandbox_workspace *workspace, size_t bytes);
 static double write_file(sandbox_workspace *workspace, size_t bytes);
+static double read_file(sandbox_workspace *workspace, size_t bytes);
 
 void bench_commands(sandbox_workspace *workspace, const struct bench_peer *peer, int rounds)
 {
-    double ours[ROUNDS_MAX], peers[ROUNDS_MAX];
+    double ours[ROUNDS_MAX], peers[ROUNDS_MAX], floors[ROUNDS_MAX];
     run_true(workspace);
     for (int each = 0; each < rounds; each++) {
         ours[each] = run_true(workspace);
         peers[each] = bench_peer_command(peer);
+        floors[each] = bench_spawn_here();
     }
-    bench_print_pair("command", ours, peers, rounds);
+    bench_print_three("command", ours, peers, floors, rounds);
 }
 
 void bench_trips(sandbox_workspace *workspace, const struct bench_peer *peer, int rounds)
 {
-    double ours[ROUNDS_MAX], peers[ROUNDS_MAX];
-    const char *const argv[] = {BENCH_ECHO, NULL};
-    struct bench_relay relay = bench_relay_start(peer, argv);
-    bench_relay_trips(&relay, BENCH_TRIPS);
+    double ours[ROUNDS_MAX], peers[ROUNDS_MAX], floors[ROUNDS_MAX];
+    struct bench_relay relayed = bench_peer_echo(peer, BENCH_RELAYED);
+    struct bench_relay straight = bench_peer_echo(peer, BENCH_STRAIGHT);
+    bench_relay_trips(&relayed, BENCH_TRIPS);
+    bench_relay_trips(&straight, BENCH_TRIPS);
     make_trips(workspace, BENCH_TRIPS);
     for (int each = 0; each < rounds; each++) {
         ours[each] = make_trips(workspace, BENCH_TRIPS) / BENCH_TRIPS;
-        peers[each] = bench_relay_trips(&relay, BENCH_TRIPS) / BENCH_TRIPS;
+        peers[each] = bench_relay_trips(&relayed, BENCH_TRIPS) / BENCH_TRIPS;
+        floors[each] = bench_relay_trips(&straight, BENCH_TRIPS) / BENCH_TRIPS;
     }
-    bench_relay_end(&relay);
-    bench_print_pair("trip", ours, peers, rounds);
+    bench_relay_end(&relayed);
+    bench_relay_end(&straight);
+    bench_print_three("trip", ours, peers, floors, rounds);
 }
 
 void bench_output(sandbox_workspace *workspace, const struct bench_peer *peer, int rounds)
 {
-    double ours[ROUNDS_MAX], peers[ROUNDS_MAX];
+    double ours[ROUNDS_MAX], peers[ROUNDS_MAX], floors[ROUNDS_MAX];
     for (int each = 0; each < rounds; each++) {
         ours[each] = read_output(workspace, BENCH_BYTES);
-        peers[each] = bench_peer_give(peer, BENCH_BYTES);
+        peers[each] = bench_peer_give(peer, BENCH_RELAYED, BENCH_BYTES);
+        floors[each] = bench_peer_give(peer, BENCH_STRAIGHT, BENCH_BYTES);
     }
-    bench_print_pair("output", ours, peers, rounds);
+    bench_print_three("output", ours, peers, floors, rounds);
 }
 
 void bench_input(sandbox_workspace *workspace, const struct bench_peer *peer, int rounds)
 {
-    double ours[ROUNDS_MAX], peers[ROUNDS_MAX];
+    double ours[ROUNDS_MAX], peers[ROUNDS_MAX], floors[ROUNDS_MAX];
     for (int each = 0; each < rounds; each++) {
         ours[each] = write_input(workspace, BENCH_BYTES);
-        peers[each] = bench_peer_take(peer, BENCH_BYTES, NULL);
+        peers[each] = bench_peer_take(peer, BENCH_RELAYED, BENCH_BYTES, NULL);
+        floors[each] = bench_peer_take(peer, BENCH_STRAIGHT, BENCH_BYTES, NULL);
     }
-    bench_print_pair("input", ours, peers, rounds);
+    bench_print_three("input", ours, peers, floors, rounds);
 }
 
 void bench_upload(sandbox_workspace *workspace, const struct bench_peer *peer, int rounds)
@@ -68,11 +75,23 @@ void bench_upload(sandbox_workspace *workspace, const struct bench_peer *peer, i
     double ours[ROUNDS_MAX], peers[ROUNDS_MAX], floors[ROUNDS_MAX];
     for (int each = 0; each < rounds; each++) {
         ours[each] = write_file(workspace, BENCH_BYTES);
-        peers[each] = bench_peer_take(peer, BENCH_BYTES, "/workspace/bench-peer");
-        floors[each] = bench_peer_take(peer, BENCH_BYTES, NULL);
+        peers[each] =
+            bench_peer_take(peer, BENCH_RELAYED, BENCH_BYTES, "/workspace/bench-peer");
+        floors[each] =
+            bench_peer_take(peer, BENCH_STRAIGHT, BENCH_BYTES, "/workspace/bench-floor");
     }
-    bench_print_pair("upload", ours, peers, rounds);
-    bench_print_pair("upload-floor", ours, floors, rounds);
+    bench_print_three("upload", ours, peers, floors, rounds);
+}
+
+void bench_download(sandbox_workspace *workspace, const struct bench_peer *peer, int rounds)
+{
+    double ours[ROUNDS_MAX], peers[ROUNDS_MAX], floors[ROUNDS_MAX];
+    for (int each = 0; each < rounds; each++) {
+        ours[each] = read_file(workspace, BENCH_BYTES);
+        peers[each] = bench_peer_give(peer, BENCH_RELAYED, BENCH_BYTES);
+        floors[each] = bench_peer_give(peer, BENCH_STRAIGHT, BENCH_BYTES);
+    }
+    bench_print_three("download", ours, peers, floors, rounds);
 }
 
 static double run_true(sandbox_workspace *workspace)
@@ -139,7 +158,9 @@ static double read_output(sandbox_workspace *workspace, size_t bytes)
 
 static double write_input(sandbox_workspace *workspace, size_t bytes)
 {
-    const char *argv[] = {BENCH_ECHO, "take", NULL};
+    char number[32];
+    snprintf(number, sizeof number, "%zu", bytes);
+    const char *argv[] = {BENCH_ECHO, "take", number, NULL};
     const sandbox_process_options options = {
         SANDBOX_PROCESS_OPTIONS, .argv = argv, .input = SANDBOX_INPUT_PIPE};
     sandbox_process *process = NULL;
@@ -171,5 +192,27 @@ static double write_file(sandbox_workspace *workspace, size_t bytes)
     bench_check(sandbox_file_writer_commit(writer, NULL, &error), &error, "commit a file");
     double took = bench_now() - began;
     sandbox_file_writer_free(writer);
+    return took;
+}
+
+/* The one that write_file() left. */
+static double read_file(sandbox_workspace *workspace, size_t bytes)
+{
+    sandbox_file_reader *reader = NULL;
+    sandbox_error error;
+    const uint8_t *data = NULL;
+    size_t size = 1, got = 0;
+    double began = bench_now();
+    bench_check(sandbox_file_reader_open(workspace, "bench-ours", NULL, NULL, &reader, &error),
+                &error, "open a file");
+    while (size > 0) {
+        bench_check(sandbox_file_reader_next(reader, NULL, &data, &size, &error), &error,
+                    "read a file");
+        got += size;
+    }
+    double took = bench_now() - began;
+    sandbox_file_reader_free(reader);
+    if (got != bytes)
+        bench_fail("download", "bytes are missing");
     return took;
 }

@@ -6,9 +6,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,6 +72,41 @@ double bench_peer_command(const struct bench_peer *peer)
     return took;
 }
 
+double bench_spawn_here(void)
+{
+    char *const argv[] = {(char *)(uintptr_t)"/bin/true", NULL};
+    pid_t pid = 0;
+    double began = bench_now();
+    if (posix_spawn(&pid, argv[0], NULL, NULL, argv, NULL) != 0 || waitpid(pid, NULL, 0) != pid)
+        bench_fail("/bin/true", "it cannot be started here");
+    return bench_now() - began;
+}
+
+/* The same bytes without the library: straight (the floor), or behind the agent's relay. */
+static struct bench_relay begin(const struct bench_peer *peer, enum bench_way way,
+                                const char *command)
+{
+    char words[300];
+    snprintf(words, sizeof words, "%s", command);
+    const char *straight[ARGUMENTS_MAX + 1] = {BENCH_ECHO};
+    const char *const relayed[] = {BENCH_RELAY, "relay", BENCH_SOCKET, NULL};
+    char *rest = words;
+    for (int each = 1; each < ARGUMENTS_MAX && (straight[each] = strsep(&rest, " ")) != NULL; each++)
+        ;
+    struct bench_relay relay =
+        bench_relay_start(peer, way == BENCH_STRAIGHT ? straight : relayed);
+    size_t size = strlen(command);
+    if (way == BENCH_RELAYED && (write(relay.input, command, size) != (ssize_t)size ||
+                                 write(relay.input, "\n", 1) != 1))
+        bench_fail("the raw relay", "it takes no command");
+    return relay;
+}
+
+struct bench_relay bench_peer_echo(const struct bench_peer *peer, enum bench_way way)
+{
+    return begin(peer, way, "echo");
+}
+
 double bench_relay_trips(struct bench_relay *relay, int count)
 {
     char byte = 'x';
@@ -81,15 +118,14 @@ double bench_relay_trips(struct bench_relay *relay, int count)
     return bench_now() - began;
 }
 
-double bench_peer_give(const struct bench_peer *peer, size_t bytes)
+double bench_peer_give(const struct bench_peer *peer, enum bench_way way, size_t bytes)
 {
-    char number[32];
-    snprintf(number, sizeof number, "%zu", bytes);
-    const char *const argv[] = {BENCH_ECHO, "give", number, NULL};
-    struct bench_relay relay = bench_relay_start(peer, argv);
+    char command[64];
+    snprintf(command, sizeof command, "give %zu", bytes);
+    struct bench_relay relay = begin(peer, way, command);
     double began = 0;
     size_t got = 0;
-    for (;;) {
+    while (got < bytes) {
         ssize_t size = read(relay.output, memory, sizeof memory);
         if (size <= 0)
             break;
@@ -104,20 +140,28 @@ double bench_peer_give(const struct bench_peer *peer, size_t bytes)
     return took;
 }
 
-double bench_peer_take(const struct bench_peer *peer, size_t bytes, const char *path)
+double bench_peer_take(const struct bench_peer *peer, enum bench_way way, size_t bytes,
+                       const char *path)
 {
-    const char *const argv[] = {BENCH_ECHO, path == NULL ? "take" : "store", path, NULL};
-    struct bench_relay relay = bench_relay_start(peer, argv);
-    /* The first byte waits until the program runs: the pipe is filled before the clock starts. */
+    char command[300], byte;
+    snprintf(command, sizeof command, "%s %zu %s", path == NULL ? "take" : "store", bytes,
+             path == NULL ? "" : path);
+    struct bench_relay relay = begin(peer, way, command);
+    /* The first bytes wait until the program runs: the pipe is filled before the clock starts. */
     size_t sent = 0;
-    while (sent < bytes && sent < PIPE_BYTES / 2) {
+    while (sent < PIPE_BYTES / 2) {
         ssize_t size = write(relay.input, memory, sizeof memory);
         if (size <= 0)
             bench_fail("the raw relay", "it takes nothing");
         sent += (size_t)size;
     }
-    struct pollfd room = {relay.input, POLLOUT, 0};
-    poll(&room, 1, 10000);
+    for (int left = 1; left > 0;) {
+        if (ioctl(relay.input, FIONREAD, &left) != 0)
+            break;
+        if (left < PIPE_BYTES / 2)
+            break;
+        poll(NULL, 0, 1);
+    }
     double began = bench_now();
     while (sent < bytes) {
         size_t left = bytes - sent;
@@ -126,9 +170,6 @@ double bench_peer_take(const struct bench_peer *peer, size_t bytes, const char *
             bench_fail("the raw relay", "it takes no more");
         sent += (size_t)size;
     }
-    close(relay.input);
-    relay.input = -1;
-    char byte;
     bool answered = read(relay.output, &byte, 1) == 1;
     double took = bench_now() - began;
     bench_relay_end(&relay);
