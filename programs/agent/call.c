@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PREFIX          5          /* before each message: a flag and four bytes of size */
+#define PREFIX          5           /* before each message: a flag and four bytes of size */
 #define INPUT_LIMIT     (10u << 20) /* a message under way and a full window */
 #define OUTPUT_LIMIT    (24u << 20)
 #define HIGH_MARK       (1u << 20)
 #define LOW_MARK        (256u << 10)
 #define HEADERS_MAX     (16u << 10)
 #define TIMEOUT_MAX_MS  UINT64_C(0xffffffffffff)
-#define MESSAGE_ENCODED (3 * sizeof ((struct agent_call *)0)->message + 1)
+#define MESSAGE_ENCODED (3 * sizeof((struct agent_call *)0)->message + 1)
 
 static const struct agent_method *find_method(const uint8_t *path, size_t size);
 static bool parse_token(struct agent_call *call, const uint8_t *text, size_t size);
@@ -253,8 +253,7 @@ static bool take_message(struct agent_call *call)
     }
     if (size > AGENT_MESSAGE_MAX) {
         agent_call_fail(call, AGENT_RESOURCE_EXHAUSTED, "message-too-large",
-                        "a message of %zu bytes is over the limit of %u", size,
-                        AGENT_MESSAGE_MAX);
+                        "a message of %zu bytes is over the limit of %u", size, AGENT_MESSAGE_MAX);
         return false;
     }
     if (available - PREFIX < size)
@@ -468,8 +467,7 @@ static void end_call(struct agent_call *call)
         return;
     }
     char status[12], message[MESSAGE_ENCODED];
-    nghttp2_nv pairs[5] = {pair(":status", "200"),
-                           pair("content-type", "application/grpc+proto")};
+    nghttp2_nv pairs[5] = {pair(":status", "200"), pair("content-type", "application/grpc+proto")};
     size_t count = trailers(call, pairs + 2, status, message);
     call->headers_sent = true;
     nghttp2_submit_response(call->connection->session, call->stream, pairs, 2 + count, NULL);

@@ -33,7 +33,7 @@ struct agent_call {
     void *data;
     struct sbx_bytes input, output;
     size_t header_bytes, unconsumed;
-    uint64_t deadline_ms;    /* on the loop's clock; 0: none */
+    uint64_t deadline_ms; /* on the loop's clock; 0: none */
     unsigned references;
     unsigned status;
     char reason[48];
@@ -41,8 +41,8 @@ struct agent_call {
     uint8_t token[AGENT_TOKEN_BYTES];
     uint64_t epoch;
     bool has_token, has_epoch, is_post, is_grpc;
-    bool begun;       /* a service knows it */
-    bool ended;       /* finished, failed or refused */
+    bool begun; /* a service knows it */
+    bool ended; /* finished, failed or refused */
     bool remote_ended, end_told, got_message;
     bool headers_sent, deferred, ready_owed;
     bool paused, dispatching;

@@ -233,6 +233,11 @@ static int commit_append(struct write_job *write_job)
     bool made = target < 0 && errno == ENOENT;
     if (made)
         target = openat(place->parent, place->name, flags | O_CREAT | O_EXCL, 0600);
+    /* Another call made it in between. */
+    if (target < 0 && made && errno == EEXIST && !write_job->exclusive) {
+        made = false;
+        target = openat(place->parent, place->name, flags);
+    }
     if (target < 0)
         return errno;
     int number = !made && write_job->exclusive ? EEXIST : copy_to_end(write_job, target);

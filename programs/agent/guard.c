@@ -21,12 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PROTOCOL 1
-#define TOKEN_BYTES 32
-#define WORKSPACE_ID_BYTES 16
-#define CLOCK_TOLERANCE_MS 1000
+#define PROTOCOL              1
+#define TOKEN_BYTES           32
+#define WORKSPACE_ID_BYTES    16
+#define CLOCK_TOLERANCE_MS    1000
 #define ENVIRONMENT_BYTES_MAX (1u << 20)
-#define IDS_MAX 64
+#define IDS_MAX               64
 
 struct guard {
     Sandbox__V1__Gate gate;
@@ -209,20 +209,19 @@ static bool may_open(struct agent_call *call, const Sandbox__V1__OpenRequest *re
         agent_call_fail(call, AGENT_UNAUTHENTICATED, "wrong-token",
                         "the call carries no valid token");
     else if (request->workspace_id.len != WORKSPACE_ID_BYTES)
-        agent_call_fail(call, AGENT_INVALID_ARGUMENT, "invalid",
-                        "workspace_id must have %d bytes", WORKSPACE_ID_BYTES);
+        agent_call_fail(call, AGENT_INVALID_ARGUMENT, "invalid", "workspace_id must have %d bytes",
+                        WORKSPACE_ID_BYTES);
     else if (request->token.len != TOKEN_BYTES)
         agent_call_fail(call, AGENT_INVALID_ARGUMENT, "invalid", "token must have %d bytes",
                         TOKEN_BYTES);
     else if (request->epoch == 0)
         agent_call_fail(call, AGENT_INVALID_ARGUMENT, "invalid", "epoch must be 1 or more");
-    else if (bound && memcmp(request->workspace_id.data, guard.workspace_id,
-                             WORKSPACE_ID_BYTES) != 0)
+    else if (bound &&
+             memcmp(request->workspace_id.data, guard.workspace_id, WORKSPACE_ID_BYTES) != 0)
         agent_call_fail(call, AGENT_FAILED_PRECONDITION, "other-workspace",
                         "this agent works for another workspace");
     else if (request->epoch < guard.epoch)
-        agent_call_fail(call, AGENT_ABORTED, "stale-epoch", "epoch %u is open now",
-                        guard.epoch);
+        agent_call_fail(call, AGENT_ABORTED, "stale-epoch", "epoch %u is open now", guard.epoch);
     else
         return true;
     return false;
@@ -257,8 +256,7 @@ static bool settle_identity(struct agent_call *call, const Sandbox__V1__OpenRequ
 
 static void make_owned(const char *path, const struct agent_identity *identity)
 {
-    if (mkdir(path, 0755) == 0 && geteuid() == 0 &&
-        lchown(path, identity->uid, identity->gid) != 0)
+    if (mkdir(path, 0755) == 0 && geteuid() == 0 && lchown(path, identity->uid, identity->gid) != 0)
         rmdir(path);
 }
 
@@ -341,8 +339,7 @@ static void set_clock(const Sandbox__V1__OpenRequest *request, Sandbox__V1__Open
     if (request->wall_time_ms <= 0 || __builtin_sub_overflow(request->wall_time_ms, here, &step) ||
         (step >= -CLOCK_TOLERANCE_MS && step <= CLOCK_TOLERANCE_MS))
         return;
-    struct timeval wanted = {request->wall_time_ms / 1000,
-                             (request->wall_time_ms % 1000) * 1000};
+    struct timeval wanted = {request->wall_time_ms / 1000, (request->wall_time_ms % 1000) * 1000};
     if (agent_init_is_first() && settimeofday(&wanted, NULL) == 0)
         reply->clock_stepped_ms = step;
     else
@@ -356,8 +353,8 @@ static void set_expiry(uint64_t expires_in_ms)
         return;
     /* libuv adds this to its clock; a larger number would wrap. */
     uint64_t longest = INT64_MAX / 2;
-    agent_timer_start(&guard.expiry, expires_in_ms < longest ? expires_in_ms : longest,
-                      on_expiry, NULL);
+    agent_timer_start(&guard.expiry, expires_in_ms < longest ? expires_in_ms : longest, on_expiry,
+                      NULL);
 }
 
 static void on_expiry(void *user_data)
@@ -371,8 +368,8 @@ static void activity(struct agent_call *call, const ProtobufCMessage *message)
     agent_process_activity(&active);
     ProtobufCBinaryData ids[IDS_MAX];
     for (size_t at = 0; at < active.id_count; at++)
-        ids[at] = (ProtobufCBinaryData){AGENT_PROCESS_ID_BYTES,
-                                        (uint8_t *)(uintptr_t)active.ids[at]};
+        ids[at] =
+            (ProtobufCBinaryData){AGENT_PROCESS_ID_BYTES, (uint8_t *)(uintptr_t)active.ids[at]};
     Sandbox__V1__ActivityReply reply = SANDBOX__V1__ACTIVITY_REPLY__INIT;
     reply.active_tasks = active.tasks;
     reply.active_terminals = active.terminals;

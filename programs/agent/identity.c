@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FILE_MAX (1u << 20)
-#define FIELDS_MAX 7
+#define FILE_MAX     (1u << 20)
+#define FIELDS_MAX   7
 #define DEFAULT_USER "sandbox"
-#define DEFAULT_ID 1000u
+#define DEFAULT_ID   1000u
 
 static bool find_number_pair(const char *user, struct agent_identity *out);
 static bool find_entry(const char *name, const uint32_t *uid, struct agent_identity *out);

@@ -116,8 +116,15 @@ void agent_watch_close(struct agent_watch **watch)
 static void watch_fired(uv_poll_t *handle, int status, int events)
 {
     struct agent_watch *watch = handle->data;
-    if (watch->events != 0)
-        watch->function(watch->user_data);
+    if (watch->events == 0)
+        return;
+    /*
+     * libuv stops a watch that got EPOLLERR, and gVisor gives that for every socket that both
+     * sides have closed, with bytes still to be read.
+     */
+    if (status < 0)
+        uv_poll_start(&watch->handle, watch->events, watch_fired);
+    watch->function(watch->user_data);
 }
 
 static void free_handle(uv_handle_t *handle)

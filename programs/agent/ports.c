@@ -126,8 +126,8 @@ static int connect_to(uint32_t port, bool other_family)
                                  .sin6_port = htons((uint16_t)port),
                                  .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     SBX_ON_EXIT(sbx_close_fd)
-    int fd = socket(other_family ? AF_INET6 : AF_INET,
-                    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd =
+        socket(other_family ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
     int one = 1;

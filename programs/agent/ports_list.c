@@ -88,8 +88,8 @@ static bool parse_line(const char *line, struct found *out)
     }
     *out = (struct found){.info = SANDBOX__V1__PORT_INFO__INIT, .inode = inode};
     out->info.port = port;
-    return inet_ntop(words == 1 ? AF_INET : AF_INET6, binary, out->address,
-                     sizeof out->address) != NULL;
+    return inet_ntop(words == 1 ? AF_INET : AF_INET6, binary, out->address, sizeof out->address) !=
+           NULL;
 }
 
 static void match_descriptors(struct ports *ports, long pid, size_t *looked_at)
@@ -123,8 +123,7 @@ static void find_owners(struct ports *ports)
     if (directory == NULL)
         return;
     size_t looked_at = 0;
-    for (struct dirent *entry;
-         (entry = readdir(directory)) != NULL && looked_at < LOOKED_AT_MAX;) {
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL && looked_at < LOOKED_AT_MAX;) {
         char *end;
         long pid = strtol(entry->d_name, &end, 10);
         if (pid > 0 && *end == '\0')

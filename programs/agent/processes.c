@@ -11,9 +11,9 @@
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 
-#define SIGNAL_MAX          64u
-#define TERMINAL_SIDE_MAX   4096u
-#define FINISHED_BYTES_MAX  (64u << 20) /* of output that ended commands keep */
+#define SIGNAL_MAX         64u
+#define TERMINAL_SIDE_MAX  4096u
+#define FINISHED_BYTES_MAX (64u << 20) /* of output that ended commands keep */
 
 struct agent_process *agent_processes;
 
@@ -23,7 +23,6 @@ static void on_deadline(void *user_data);
 static void answer_waiters(struct agent_process *process);
 static void forget_oldest(void);
 static void forget(struct agent_process *process);
-static bool has_foreground_job(const struct agent_process *process);
 
 struct agent_process *agent_process_find(ProtobufCBinaryData id)
 {
@@ -40,8 +39,7 @@ struct agent_process *agent_process_of(struct agent_call *call, ProtobufCBinaryD
 {
     struct agent_process *process = agent_process_find(id);
     if (process == NULL)
-        agent_call_fail(call, AGENT_NOT_FOUND, "no-such-process",
-                        "no process of that id is known");
+        agent_call_fail(call, AGENT_NOT_FOUND, "no-such-process", "no process of that id is known");
     return process;
 }
 
@@ -240,6 +238,7 @@ static void resize(struct agent_call *call, const ProtobufCMessage *message)
         agent_call_fail_errno(call, errno, "cannot resize the terminal");
         return;
     }
+    agent_terminal_resized(process);
     Sandbox__V1__ResizeReply reply = SANDBOX__V1__RESIZE_REPLY__INIT;
     agent_call_answer(call, &reply.base);
 }
@@ -301,8 +300,7 @@ static void describe(const struct agent_process *process, Sandbox__V1__ProcessIn
     }
     info->role = process->role;
     info->terminal = process->terminal;
-    info->command =
-        (ProtobufCBinaryData){process->command_size, (uint8_t *)process->command};
+    info->command = (ProtobufCBinaryData){process->command_size, (uint8_t *)process->command};
     info->user = (char *)(uintptr_t)process->user;
     info->started_ms = process->started_ms;
     info->output_bytes = process->outputs[0].ring.total;
@@ -355,20 +353,12 @@ void agent_process_activity(struct agent_process_activity *out)
         if (at->exited)
             continue;
         bool is_task = at->role == SANDBOX__V1__ROLE__ROLE_TASK;
-        bool has_job = at->terminal && has_foreground_job(at);
+        bool has_job = at->terminal && agent_terminal_has_job(at);
         out->tasks += is_task;
         out->terminals += has_job;
         if ((is_task || has_job) && out->id_count < AGENT_ACTIVE_IDS_MAX)
             out->ids[out->id_count++] = at->id;
     }
-}
-
-static bool has_foreground_job(const struct agent_process *process)
-{
-    pid_t group = 0;
-    if (ioctl(agent_watch_fd(process->input), TIOCGPGRP, &group) != 0)
-        return false;
-    return group > 0 && group != process->pid;
 }
 
 const struct agent_method agent_process_methods[] = {

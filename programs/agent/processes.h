@@ -2,12 +2,13 @@
  * Commands of the workspace: what is known of each, and what the files of this service share.
  * Everything runs on the loop thread.
  *
- * processes.c         the table of processes and the service's methods
- * processes_start.c   from a request to a running process
- * processes_spawn.c   the child between clone and exec
- * processes_output.c  pipes, kept bytes, readers, the order of the end
- * processes_input.c   Write
- * processes_tree.c    descendants, and how all of them are ended
+ * processes.c           the table of processes and the service's methods
+ * processes_start.c     from a request to a running process
+ * processes_spawn.c     the child between clone and exec
+ * processes_output.c    pipes, kept bytes, readers, the order of the end
+ * processes_input.c     Write
+ * processes_terminal.c  foreground jobs, and what gVisor leaves out of terminals
+ * processes_tree.c      descendants, and how all of them are ended
  */
 #ifndef AGENT_PROCESSES_H
 #define AGENT_PROCESSES_H
@@ -20,9 +21,9 @@
 #include <sys/types.h>
 
 #define AGENT_PROCESS_ID_BYTES 16
-#define AGENT_RUNNING_MAX 1024
-#define AGENT_FINISHED_MAX 1024
-#define AGENT_ACTIVE_IDS_MAX 64
+#define AGENT_RUNNING_MAX      1024
+#define AGENT_FINISHED_MAX     1024
+#define AGENT_ACTIVE_IDS_MAX   64
 
 /* Where a command's environment says whose descendant a process is. */
 #define AGENT_PROCESS_VARIABLE "SANDBOX_PROCESS_ID"
@@ -34,7 +35,7 @@ struct agent_output {
     struct agent_process *process;
     struct agent_watch *watch; /* NULL: at its end */
     struct agent_ring ring;
-    bool was_read;  /* since the last look of the quiet timer */
+    bool was_read; /* since the last look of the quiet timer */
 };
 
 struct agent_reader {
@@ -141,10 +142,20 @@ void agent_input_exited(struct agent_process *process);
 void agent_process_write(struct agent_call *call, const ProtobufCMessage *message);
 void agent_process_write_gone(struct agent_call *call);
 
+/* processes_terminal.c */
+bool agent_terminal_has_job(const struct agent_process *process);
+/* A runtime that does not do so itself is helped out: the programs learn of their new size. */
+void agent_terminal_resized(const struct agent_process *process);
+/*
+ * How many of these bytes to write before one that is a signal and must not be written; where
+ * the first is one, 0, and it was sent.
+ */
+size_t agent_terminal_typed(const struct agent_process *process, const uint8_t *data, size_t size);
+
 /* processes_tree.c */
 /* One process of the system, as /proc shows it. */
 struct agent_seen {
-    pid_t pid, parent, session;
+    pid_t pid, parent, group, session;
     char state;
     uint64_t cpu_ticks, resident_pages;
     struct agent_process *owner; /* whose descendant it is, itself included; NULL: nobody's */

@@ -141,8 +141,13 @@ static bool put(struct agent_write *write)
     struct agent_process *process = write->process;
     while (write->offset + write->size > process->written) {
         size_t skip = (size_t)(process->written - write->offset);
-        ssize_t size = TEMP_FAILURE_RETRY(
-            write_bytes(agent_watch_fd(process->input), write->data + skip, write->size - skip));
+        const uint8_t *data = write->data + skip;
+        size_t rest = write->size - skip;
+        size_t plain = process->terminal ? agent_terminal_typed(process, data, rest) : rest;
+        ssize_t size =
+            plain == 0
+                ? 1
+                : TEMP_FAILURE_RETRY(write_bytes(agent_watch_fd(process->input), data, plain));
         if (size < 0)
             return false;
         process->written += (uint64_t)size;

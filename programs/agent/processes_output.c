@@ -119,8 +119,7 @@ static void watch_as_wanted(struct agent_output *output)
 {
     if (output->watch == NULL)
         return;
-    bool wanted = output->process->settled ||
-                  agent_ring_has_room(&output->ring, floor_of(output));
+    bool wanted = output->process->settled || agent_ring_has_room(&output->ring, floor_of(output));
     agent_watch_for(output->watch, wanted ? UV_READABLE : 0);
 }
 

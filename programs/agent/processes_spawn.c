@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define STACK_BYTES (64u << 10)
-#define PATH_BYTES 4096
+#define PATH_BYTES  4096
 
 static int in_child(void *argument);
 static void become_default(void);

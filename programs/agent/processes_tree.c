@@ -70,9 +70,7 @@ bool agent_tree_look(struct agent_seen **out, size_t *count)
         const struct agent_seen *root = find_root(seen, used, &seen[at]);
         seen[at].ours = root != NULL;
         /* The root's own answer was asked for already, unless it comes later in the list. */
-        seen[at].owner = root == NULL          ? NULL
-                         : root < &seen[at]    ? root->owner
-                                               : owner_of_root(root);
+        seen[at].owner = root == NULL ? NULL : root < &seen[at] ? root->owner : owner_of_root(root);
     }
     *out = seen;
     *count = used;
@@ -90,16 +88,17 @@ static bool read_stat(pid_t pid, struct agent_seen *out)
     text[size] = '\0';
     /* The name may hold anything, a closing bracket too: the last one ends it. */
     const char *after = strrchr(text, ')');
-    long parent = 0, session = 0;
+    long parent = 0, group = 0, session = 0;
     unsigned long long user = 0, system = 0, pages = 0;
     char state = 0;
     if (after == NULL || sscanf(after + 1,
-                                " %c %ld %*d %ld %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d "
+                                " %c %ld %ld %ld %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d "
                                 "%*d %*d %*d %*u %*u %llu",
-                                &state, &parent, &session, &user, &system, &pages) < 3)
+                                &state, &parent, &group, &session, &user, &system, &pages) < 4)
         return false;
     *out = (struct agent_seen){.pid = pid,
                                .parent = (pid_t)parent,
+                               .group = (pid_t)group,
                                .session = (pid_t)session,
                                .state = state,
                                .cpu_ticks = user + system,
@@ -236,8 +235,7 @@ static size_t stop_tree(struct agent_process *process, struct agent_seen **out, 
             if (seen[at].owner != process || !agent_seen_lives(&seen[at]))
                 continue;
             alive++;
-            struct agent_seen *before = *out == NULL ? NULL
-                                                     : find_seen(*out, *count, seen[at].pid);
+            struct agent_seen *before = *out == NULL ? NULL : find_seen(*out, *count, seen[at].pid);
             if (before != NULL && before->owner == process)
                 continue;
             kill(seen[at].pid, SIGSTOP);

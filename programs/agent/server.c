@@ -82,7 +82,7 @@ unsigned agent_server_connection_count(void)
 
 static bool make_directory_of(const char *path)
 {
-    char parent[sizeof ((struct sockaddr_un *)0)->sun_path];
+    char parent[sizeof((struct sockaddr_un *)0)->sun_path];
     snprintf(parent, sizeof parent, "%s", path);
     for (char *at = parent + 1; *at != '\0'; at++) {
         if (*at != '/')
@@ -150,8 +150,7 @@ static int take_header(nghttp2_session *session, const nghttp2_frame *frame, con
                        size_t name_size, const uint8_t *value, size_t value_size, uint8_t flags,
                        void *user_data)
 {
-    struct agent_call *call =
-        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    struct agent_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
     if (call == NULL || agent_call_header(call, name, name_size, value, value_size))
         return 0;
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -170,8 +169,7 @@ static int take_data(nghttp2_session *session, uint8_t flags, int32_t stream, co
 
 static int take_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user_data)
 {
-    struct agent_call *call =
-        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    struct agent_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
     if (call == NULL || (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA))
         return 0;
     if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
@@ -186,8 +184,7 @@ static int frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void
 {
     if (frame->hd.type != NGHTTP2_HEADERS || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
         return 0;
-    struct agent_call *call =
-        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    struct agent_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
     if (call != NULL && !call->remote_ended)
         nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
                                   NGHTTP2_NO_ERROR);
@@ -203,8 +200,8 @@ static int stream_closed(nghttp2_session *session, int32_t stream, uint32_t code
 }
 
 static ssize_t choose_frame_size(nghttp2_session *session, uint8_t type, int32_t stream,
-                                 int32_t session_window, int32_t stream_window,
-                                 uint32_t remote_max, void *user_data)
+                                 int32_t session_window, int32_t stream_window, uint32_t remote_max,
+                                 void *user_data)
 {
     return remote_max < FRAME_MAX ? (ssize_t)remote_max : (ssize_t)FRAME_MAX;
 }
@@ -380,11 +377,11 @@ static bool write_later(struct agent_connection *connection, const uint8_t *data
 {
     if (!sbx_bytes_append(&connection->unsent, data, size))
         return false;
-    uv_buf_t piece = uv_buf_init((char *)(uintptr_t)sbx_bytes_data(&connection->unsent),
-                                 (unsigned)size);
+    uv_buf_t piece =
+        uv_buf_init((char *)(uintptr_t)sbx_bytes_data(&connection->unsent), (unsigned)size);
     connection->write.data = connection;
-    connection->writing = uv_write(&connection->write, (uv_stream_t *)&connection->pipe, &piece,
-                                   1, written) == 0;
+    connection->writing =
+        uv_write(&connection->write, (uv_stream_t *)&connection->pipe, &piece, 1, written) == 0;
     return connection->writing;
 }
 
@@ -402,8 +399,8 @@ static void flush(struct agent_connection *connection)
         int sent = uv_try_write((uv_stream_t *)&connection->pipe, &piece, 1);
         if (sent == UV_EAGAIN)
             sent = 0;
-        if (sent < 0 || (sent < size && !write_later(connection, write_memory + sent,
-                                                     (size_t)(size - sent))))
+        if (sent < 0 ||
+            (sent < size && !write_later(connection, write_memory + sent, (size_t)(size - sent))))
             close_connection(connection);
     }
 }

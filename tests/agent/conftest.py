@@ -280,6 +280,8 @@ class Agent(Caller):
         self.process.stdout.close()
         until(lambda: not any(lives(child) for child in left), "nothing outlives the agent")
         assert not os.path.exists(self.socket)
+        with open(self.errors, "rb") as errors:
+            assert errors.read() == b"", "it complains of nothing"
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_a_write_is_answered_when_the_pipe_took_it_all(agent):
 
 def test_a_full_pipe_holds_up_its_own_writer_only(agent):
     id = agent.start("exec sleep 1000", input=True)
-    times_out(agent.write, id, b"x" * 1_000_000, timeout=0.3)
+    times_out(agent.write, id, b"x" * 3_000_000, timeout=0.3)
     assert agent.run("echo free").stdout == b"free\n"
     agent.signal(id, signal.SIGKILL)
 
@@ -64,7 +64,7 @@ def test_what_a_cancelled_write_left_is_sent_again_from_its_offset(agent):
     fifo = os.path.join(agent.workspace, "fifo")
     os.mkfifo(fifo)
     id = agent.start("read go < fifo; exec cat", input=True)
-    data = secrets.token_bytes(1_000_000)
+    data = secrets.token_bytes(3_000_000)
     times_out(agent.write, id, data, timeout=0.3)
     with open(fifo, "w", encoding="ascii") as file:
         file.write("go\n")
@@ -122,7 +122,7 @@ def test_a_waiting_write_is_told_of_the_end(agent):
 
     def write():
         try:
-            agent.write(id, b"x" * 1_000_000)
+            agent.write(id, b"x" * 3_000_000)
         except grpc.RpcError as error:
             problems.append(error)
     writer = threading.Thread(target=write)

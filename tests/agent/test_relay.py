@@ -56,7 +56,8 @@ def test_grpc_through_a_relay(agent, folder, kind):
     bridge = Bridge(folder, agent.socket, kind)
     caller = Caller(bridge.path, agent.token, 1, agent.workspace_id)
     assert caller.run("echo hello").stdout == b"hello\n"
-    size = sum(len(event.data) for event in caller.attach(caller.start("head -c 50000000 /dev/zero")))
+    id = caller.start("head -c 50000000 /dev/zero")
+    size = sum(len(event.data) for event in caller.attach(id))
     assert size == 50_000_000
     id = caller.start("sha256sum", input=True)
     data = os.urandom(3_000_000)

@@ -20,7 +20,8 @@ def test_argv_runs_without_a_shell(agent):
 
 
 def test_a_command_runs_in_bash_where_there_is_one(agent):
-    output = agent.run("[[ -n $BASH_VERSION ]] && echo bash; echo $0; shopt -q login_shell; echo $?")
+    output = agent.run("[[ -n $BASH_VERSION ]] && echo bash; echo $0; "
+                       "shopt -q login_shell; echo $?")
     assert output.stdout.split() == [b"bash", b"/bin/bash", b"1"]
 
 
