@@ -81,7 +81,7 @@ def processes_naming(text):
 
 def platforms():
     usable = ["memory"]
-    if os.geteuid() == 0 and shutil.which("runsc"):
+    if os.geteuid() == 0 and (os.environ.get("SANDBOX_RUNSC") or shutil.which("runsc")):
         usable.append("gvisor")
     return usable
 
@@ -91,6 +91,8 @@ def sandbox(request):
     directory = tempfile.mkdtemp(prefix="sandbox-cli-")
     os.chmod(directory, 0o711)  # the memory platform's commands run as another user
     place = directory + ("/socket" if request.param == "memory" else "/state")
+    if request.param == "gvisor" and os.environ.get("SANDBOX_RUNSC"):
+        place += "?runsc=" + os.environ["SANDBOX_RUNSC"]
     command = Sandbox(f"{request.param}:{place}", directory)
     if request.param == "gvisor":
         check = command.run("doctor", code=None)
