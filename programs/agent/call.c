@@ -315,6 +315,9 @@ bool agent_call_send(struct agent_call *call, const ProtobufCMessage *message)
     if (call->ended || call->connection == NULL)
         return false;
     size_t size = protobuf_c_message_get_packed_size(message);
+    /* A call that moves much gets all the memory its queue may need at once. */
+    if (size > AGENT_CHUNK / 4 && call->output.memory == NULL)
+        (void)sbx_bytes_room(&call->output, HIGH_MARK + AGENT_CHUNK + 2 * PREFIX);
     uint8_t *room = sbx_bytes_room(&call->output, PREFIX + size);
     if (room == NULL) {
         agent_call_fail(call, AGENT_RESOURCE_EXHAUSTED, "no-memory",
@@ -371,17 +374,33 @@ static ssize_t give_output(nghttp2_session *session, int32_t stream, uint8_t *da
     }
     if (size > available)
         size = available;
+    /* The bytes themselves go straight from here into what is written: agent_call_copy(). */
     if (size > 0)
-        memcpy(data, sbx_bytes_data(&call->output), size);
-    sbx_bytes_skip(&call->output, size);
+        *flags = NGHTTP2_DATA_FLAG_NO_COPY;
+    call->promised = size;
     if (call->ended && size == available) {
         char status[12], message[MESSAGE_ENCODED];
         nghttp2_nv pairs[3];
         size_t count = trailers(call, pairs, status, message);
-        *flags = NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
         nghttp2_submit_trailer(session, stream, pairs, count);
     }
     return (ssize_t)size;
+}
+
+void agent_call_copy(struct agent_call *call, uint8_t *room, size_t size)
+{
+    memcpy(room, sbx_bytes_data(&call->output), size);
+    sbx_bytes_skip(&call->output, size);
+    call->promised = 0;
+}
+
+void agent_call_drop_output(struct agent_call *call)
+{
+    if (call->promised == 0)
+        sbx_bytes_free(&call->output);
+    else
+        call->output.end = call->output.start + call->promised;
 }
 
 /* Percent-encoded as gRPC asks: printable ASCII but '%' stands for itself. */

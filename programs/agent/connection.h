@@ -33,6 +33,7 @@ struct agent_call {
     void *data;
     struct sbx_bytes input, output;
     size_t header_bytes, unconsumed;
+    size_t promised; /* of the output, to the frame that is being sent */
     uint64_t deadline_ms; /* on the loop's clock; 0: none */
     unsigned references;
     unsigned status;
@@ -58,6 +59,10 @@ void agent_call_input(struct agent_call *call, const uint8_t *data, size_t size)
 void agent_call_input_ended(struct agent_call *call);
 void agent_call_dispatch(struct agent_call *call);
 void agent_call_close(struct agent_call *call);
+/* The next bytes of its output, which nghttp2 has made a frame for. */
+void agent_call_copy(struct agent_call *call, uint8_t *room, size_t size);
+/* All of its output but what is promised already. */
+void agent_call_drop_output(struct agent_call *call);
 
 /* Of server.c, for call.c. */
 void agent_connection_due(struct agent_connection *connection);

@@ -225,19 +225,28 @@ static int commit(struct write_job *write_job)
     return 0;
 }
 
-static int commit_append(struct write_job *write_job)
+/* The file to add to; `made`: there was none before. */
+static int open_target(const struct write_job *write_job, bool *made)
 {
     const struct agent_place *place = &write_job->place;
     int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-    SBX_ON_EXIT(sbx_close_fd) int target = openat(place->parent, place->name, flags);
-    bool made = target < 0 && errno == ENOENT;
-    if (made)
+    int target = openat(place->parent, place->name, flags);
+    *made = target < 0 && errno == ENOENT;
+    if (*made)
         target = openat(place->parent, place->name, flags | O_CREAT | O_EXCL, 0600);
     /* Another call made it in between. */
-    if (target < 0 && made && errno == EEXIST && !write_job->exclusive) {
-        made = false;
+    if (target < 0 && *made && errno == EEXIST && !write_job->exclusive) {
+        *made = false;
         target = openat(place->parent, place->name, flags);
     }
+    return target;
+}
+
+static int commit_append(struct write_job *write_job)
+{
+    const struct agent_place *place = &write_job->place;
+    bool made = false;
+    SBX_ON_EXIT(sbx_close_fd) int target = open_target(write_job, &made);
     if (target < 0)
         return errno;
     int number = !made && write_job->exclusive ? EEXIST : copy_to_end(write_job, target);

@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define READ_BYTES       (256u << 10)
+#define READ_BYTES       (1u << 20)
 #define TURN_BYTES       (1u << 20) /* of one stream in one turn of the loop */
 #define PIPE_BYTES       (1u << 20)
 #define QUIET_MS         20u
@@ -49,7 +49,6 @@ bool agent_output_open(struct agent_process *process, unsigned which, int fd, si
     struct agent_output *output = &process->outputs[which];
     output->process = process;
     output->ring.limit = limit;
-    fcntl(fd, F_SETFL, O_NONBLOCK);
     output->watch = agent_watch_open(fd, on_readable, output);
     if (output->watch == NULL)
         return false;

@@ -18,7 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define RELAY_BYTES  (256u << 10)
+#define RELAY_BYTES  (1u << 20)
 #define SOCKET_BYTES (1 << 20)
 
 /* One direction. */

@@ -20,8 +20,9 @@
 #define CONNECTION_WINDOW (16 << 20)
 #define HELD_MAX          (64u << 20) /* then a connection's window stays shut */
 #define FRAME_MAX         (256u << 10)
+#define FRAME_HEADER      9u
 #define HEADER_LIST_MAX   (16u << 10)
-#define GATHER_TARGET     (256u << 10)
+#define GATHER_TARGET     (1u << 20)
 #define SOCKET_BYTES      (1 << 20)
 #define RESETS_BURST      1000
 #define RESETS_A_SECOND   200
@@ -38,6 +39,7 @@ static unsigned connection_count;
 /* Shared, since both are only used between two calls of the loop. */
 static char read_memory[256u << 10];
 static uint8_t write_memory[GATHER_TARGET + FRAME_MAX + 64];
+static size_t gathered;
 
 static bool make_protocol(void);
 static int listen_on(const char *path);
@@ -206,6 +208,18 @@ static ssize_t choose_frame_size(nghttp2_session *session, uint8_t type, int32_t
     return remote_max < FRAME_MAX ? (ssize_t)remote_max : (ssize_t)FRAME_MAX;
 }
 
+/* A DATA frame: its header, and the bytes from where the service put them. */
+static int send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *header,
+                     size_t size, nghttp2_data_source *source, void *user_data)
+{
+    if (sizeof write_memory - gathered < size + FRAME_HEADER)
+        return NGHTTP2_ERR_WOULDBLOCK;
+    memcpy(write_memory + gathered, header, FRAME_HEADER);
+    agent_call_copy(source->ptr, write_memory + gathered + FRAME_HEADER, size);
+    gathered += FRAME_HEADER + size;
+    return 0;
+}
+
 static bool make_protocol(void)
 {
     if (nghttp2_session_callbacks_new(&callbacks) != 0 || nghttp2_option_new(&options) != 0) {
@@ -219,6 +233,7 @@ static bool make_protocol(void)
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, frame_sent);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, stream_closed);
     nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks, choose_frame_size);
+    nghttp2_session_callbacks_set_send_data_callback(callbacks, send_data);
     nghttp2_option_set_no_auto_window_update(options, 1);
     nghttp2_option_set_stream_reset_rate_limit(options, RESETS_BURST, RESETS_A_SECOND);
     nghttp2_option_set_max_reserved_remote_streams(options, 0);
@@ -348,18 +363,18 @@ static void on_before_sleep(uv_prepare_t *handle)
 /* As much as fits one write; -1 where the session is broken. */
 static ssize_t gather(struct agent_connection *connection)
 {
-    size_t size = 0;
-    while (size < GATHER_TARGET) {
+    gathered = 0;
+    while (gathered < GATHER_TARGET) {
         const uint8_t *data;
         ssize_t more = nghttp2_session_mem_send(connection->session, &data);
-        if (more < 0 || (size_t)more > sizeof write_memory - size)
+        if (more < 0 || (size_t)more > sizeof write_memory - gathered)
             return -1;
         if (more == 0)
             break;
-        memcpy(write_memory + size, data, (size_t)more);
-        size += (size_t)more;
+        memcpy(write_memory + gathered, data, (size_t)more);
+        gathered += (size_t)more;
     }
-    return (ssize_t)size;
+    return (ssize_t)gathered;
 }
 
 static void written(uv_write_t *write, int status)
@@ -454,7 +469,7 @@ static void on_deadline(void *user_data)
             if (call->ended || call->deadline_ms == 0)
                 continue;
             if (call->deadline_ms <= now) {
-                sbx_bytes_free(&call->output);
+                agent_call_drop_output(call);
                 agent_call_fail(call, AGENT_DEADLINE_EXCEEDED, "deadline",
                                 "the call's deadline passed");
             } else if (call->deadline_ms < next) {
