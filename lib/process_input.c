@@ -5,11 +5,14 @@
 #include "util/memory.h"
 
 #define CALL_MS 30000u
+#define AHEAD_MAX 4 /* requests under way */
 
 static sandbox_status write_all(sandbox_process *process, const uint8_t *data, size_t size,
                                 bool end, const struct sbx_wait *wait, sandbox_error *error);
 static sandbox_status write_in_turn(sandbox_process *process, const uint8_t *data, size_t size,
                                     bool end, const struct sbx_wait *wait, sandbox_error *error);
+static size_t write_ahead(sandbox_process *process, const uint8_t *data, size_t size,
+                          uint64_t *sent_until, const struct sbx_wait *wait);
 static sandbox_status learn_offset(sandbox_process *process, const struct sbx_wait *wait,
                                    sandbox_error *error);
 static sandbox_status write_piece(sandbox_process *process, const uint8_t *data, size_t size,
@@ -78,17 +81,100 @@ static sandbox_status write_in_turn(sandbox_process *process, const uint8_t *dat
                                     bool end, const struct sbx_wait *wait, sandbox_error *error)
 {
     sandbox_status status = learn_offset(process, wait, error);
+    uint64_t sent_until = 0;
     while (status == SANDBOX_OK && size > 0) {
         size_t piece = size < SBX_INPUT_PIECE ? size : SBX_INPUT_PIECE;
-        status = write_piece(process, data, piece, false, wait, error);
-        data += piece;
-        size -= piece;
+        size_t written = size > piece ? write_ahead(process, data, size, &sent_until, wait) : 0;
+        if (written == 0) {
+            uint64_t expected = process->input_offset + piece;
+            status = write_piece(process, data, piece, false, wait, error);
+            /* More is written: by what was under way when the connection broke, or by others. */
+            if (status == SANDBOX_OK && expected < sent_until)
+                process->input_offset = expected;
+            written = piece;
+        }
+        data += written;
+        size -= written;
     }
     if (status == SANDBOX_OK && end) {
         status = write_piece(process, NULL, 0, true, wait, error);
         process->input_ended = status == SANDBOX_OK && process->piped;
     }
     return status;
+}
+
+/* A request whose answer has not come. */
+struct ahead {
+    struct sbx_stream *stream;
+    size_t size;
+};
+
+static sandbox_status send_ahead(sandbox_process *process, const uint8_t *data, size_t size,
+                                 const struct sbx_wait *wait, struct ahead *ahead)
+{
+    Sandbox__V1__WriteRequest request;
+    sbx_write_request(process, data, size, false, &request);
+    sandbox_status status = sbx_workspace_stream(
+        process->workspace, "/sandbox.v1.Processes/Write", wait, &ahead->stream, NULL);
+    if (status != SANDBOX_OK)
+        return status;
+    ahead->size = size;
+    status = sbx_stream_send(ahead->stream, &request.base, wait, NULL);
+    sbx_stream_end(ahead->stream);
+    /* The next one must not overtake it. */
+    return status == SANDBOX_OK ? sbx_stream_flush(ahead->stream, wait, NULL) : status;
+}
+
+static sandbox_status meet_answer(struct ahead *ahead, const struct sbx_wait *wait)
+{
+    SBX_ON_EXIT(free_message) ProtobufCMessage *reply = NULL;
+    sandbox_status status = sbx_stream_next(
+        ahead->stream, &sandbox__v1__write_reply__descriptor, wait, &reply, NULL);
+    if (status == SANDBOX_OK) {
+        ProtobufCMessage *more = NULL;
+        status = sbx_stream_next(ahead->stream, &sandbox__v1__write_reply__descriptor, wait,
+                                 &more, NULL);
+        free_message(&more);
+    }
+    return status == SANDBOX_CLOSED && reply != NULL ? SANDBOX_OK : SANDBOX_UNAVAILABLE;
+}
+
+/*
+ * Much input: a few requests are under way at a time, so that the connection is not idle while an
+ * answer comes. Returns how many bytes are surely written. After the first failure of any kind the
+ * rest is left to write_piece(), which sends it again by its offset and knows what to say.
+ */
+static size_t write_ahead(sandbox_process *process, const uint8_t *data, size_t size,
+                          uint64_t *sent_until, const struct sbx_wait *wait)
+{
+    struct ahead under_way[AHEAD_MAX] = {{NULL, 0}};
+    uint64_t begin = process->input_offset;
+    size_t sent = 0, written = 0;
+    unsigned first = 0, count = 0;
+    bool good = true;
+    while (good && written < size) {
+        if (count < AHEAD_MAX && sent < size) {
+            size_t piece = size - sent < SBX_INPUT_PIECE ? size - sent : SBX_INPUT_PIECE;
+            process->input_offset = begin + sent;
+            good = send_ahead(process, data + sent, piece, wait,
+                              &under_way[(first + count) % AHEAD_MAX]) == SANDBOX_OK;
+            sent += piece;
+            count++;
+            continue;
+        }
+        struct ahead *oldest = &under_way[first];
+        good = meet_answer(oldest, wait) == SANDBOX_OK;
+        written += good ? oldest->size : 0;
+        sbx_stream_free(oldest->stream);
+        *oldest = (struct ahead){NULL, 0};
+        first = (first + 1) % AHEAD_MAX;
+        count--;
+    }
+    for (unsigned at = 0; at < AHEAD_MAX; at++)
+        sbx_stream_free(under_way[at].stream);
+    process->input_offset = begin + written;
+    *sent_until = begin + sent;
+    return written;
 }
 
 /* Somebody else may have written before, or a write of ours broke off: the agent knows. */

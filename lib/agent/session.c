@@ -121,7 +121,7 @@ static struct sbx_session *new_session(struct sbx_loop *loop)
     if (session == NULL)
         return NULL;
     session->inbox = malloc(SBX_READ_BYTES);
-    session->outbox = malloc(SBX_READ_BYTES);
+    session->outbox = malloc(SBX_WRITE_BYTES);
     if (session->inbox == NULL || session->outbox == NULL ||
         pthread_mutex_init(&session->mutex, NULL) != 0) {
         free(session->inbox);

@@ -57,6 +57,12 @@ sandbox_status sbx_stream_open(struct sbx_session *session, const char *method,
 /* Waits while more than 1 MiB is queued. After the peer ended the call: its status. */
 sandbox_status sbx_stream_send(struct sbx_stream *stream, const ProtobufCMessage *message,
                                const struct sbx_wait *wait, sandbox_error *error);
+/*
+ * Waits until all that was sent is on its way: what is sent on another stream then comes after
+ * it.
+ */
+sandbox_status sbx_stream_flush(struct sbx_stream *stream, const struct sbx_wait *wait,
+                                sandbox_error *error);
 /* No more messages from this side. */
 void sbx_stream_end(struct sbx_stream *stream);
 /*

@@ -185,7 +185,7 @@ static ssize_t on_read_outbound(nghttp2_session *http2, int32_t id, uint8_t *roo
     size_t used = take_outbound(stream, room, size);
     bool has_room = was_full && stream->outbound_bytes <= SBX_SEND_QUEUE_BYTES;
     bool finished = stream->outbound.first == NULL && stream->outbound_ended;
-    if (has_room)
+    if (has_room || stream->outbound.first == NULL)
         pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&session->mutex);
 

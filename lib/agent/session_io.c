@@ -219,12 +219,12 @@ static void flush(struct sbx_session *session)
 /* False where the session is of no use any more. */
 static bool fill_outbox(struct sbx_session *session)
 {
-    while (SBX_READ_BYTES - session->outbox_end >= FRAME_ROOM) {
+    while (SBX_WRITE_BYTES - session->outbox_end >= FRAME_ROOM) {
         const uint8_t *bytes = NULL;
         ssize_t size = nghttp2_session_mem_send(session->http2, &bytes);
         if (size == 0)
             return true;
-        if (size < 0 || (size_t)size > SBX_READ_BYTES - session->outbox_end) {
+        if (size < 0 || (size_t)size > SBX_WRITE_BYTES - session->outbox_end) {
             session->failed = true;
             return false;
         }

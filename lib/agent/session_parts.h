@@ -20,7 +20,8 @@
 #define SBX_SEND_QUEUE_BYTES (1u << 20)  /* a sender waits while more is queued */
 #define SBX_PREFIX_BYTES 5               /* before every gRPC message: flag and size */
 #define SBX_READ_BYTES (256u << 10)
-#define SBX_FRAME_OUT_MAX (64u << 10)    /* of data in one frame that we send */
+#define SBX_WRITE_BYTES (1u << 20) /* gathered for one write */
+#define SBX_FRAME_OUT_MAX (256u << 10)   /* of data in one frame that we send */
 #define SBX_PING_MS 20000
 #define SBX_PING_IDLE_MS 60000           /* idle for longer: no more pings */
 #define SBX_NEVER UINT64_MAX
@@ -124,7 +125,7 @@ struct sbx_session {
     uint64_t produced;       /* bytes that nghttp2 gave */
     uint64_t written;        /* of those, what went into the channel */
     uint8_t *inbox;          /* SBX_READ_BYTES */
-    uint8_t *outbox;         /* SBX_READ_BYTES */
+    uint8_t *outbox;         /* SBX_WRITE_BYTES */
     size_t outbox_start, outbox_end;
     struct sbx_stream *ready_first;
 };

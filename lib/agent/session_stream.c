@@ -114,6 +114,18 @@ sandbox_status sbx_stream_send(struct sbx_stream *stream, const ProtobufCMessage
     return status;
 }
 
+sandbox_status sbx_stream_flush(struct sbx_stream *stream, const struct sbx_wait *wait,
+                                sandbox_error *error)
+{
+    struct sbx_session *session = stream->session;
+    sandbox_status status = SANDBOX_OK;
+    pthread_mutex_lock(&session->mutex);
+    while (status == SANDBOX_OK && !stream->over && stream->outbound.first != NULL)
+        status = sbx_wait_condition(wait, &stream->changed, &session->mutex, error);
+    pthread_mutex_unlock(&session->mutex);
+    return status;
+}
+
 void sbx_stream_end(struct sbx_stream *stream)
 {
     struct sbx_session *session = stream->session;

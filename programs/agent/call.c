@@ -13,14 +13,8 @@
 #define OUTPUT_LIMIT    (24u << 20)
 #define HIGH_MARK       (1u << 20)
 #define LOW_MARK        (256u << 10)
-#define HEADERS_MAX     (16u << 10)
-#define TIMEOUT_MAX_MS  UINT64_C(0xffffffffffff)
 #define MESSAGE_ENCODED (3 * sizeof((struct agent_call *)0)->message + 1)
 
-static const struct agent_method *find_method(const uint8_t *path, size_t size);
-static bool parse_token(struct agent_call *call, const uint8_t *text, size_t size);
-static bool parse_epoch(struct agent_call *call, const uint8_t *text, size_t size);
-static bool parse_timeout(struct agent_call *call, const uint8_t *text, size_t size);
 static void refuse_http(struct agent_call *call, const char *status);
 static bool take_message(struct agent_call *call);
 static bool hand_over(struct agent_call *call, const uint8_t *data, size_t size);
@@ -53,117 +47,6 @@ struct agent_call *agent_call_open(struct agent_connection *connection, int32_t 
     connection->calls = call;
     connection->call_count++;
     return call;
-}
-
-static bool is_name(const uint8_t *name, size_t size, const char *text)
-{
-    return size == strlen(text) && memcmp(name, text, size) == 0;
-}
-
-bool agent_call_header(struct agent_call *call, const uint8_t *name, size_t name_size,
-                       const uint8_t *value, size_t value_size)
-{
-    call->header_bytes += name_size + value_size + 32;
-    if (call->header_bytes > HEADERS_MAX)
-        return false;
-    if (call->begun || call->ended)
-        return true;
-    if (is_name(name, name_size, ":path"))
-        call->method = find_method(value, value_size);
-    else if (is_name(name, name_size, ":method"))
-        call->is_post = is_name(value, value_size, "POST");
-    else if (is_name(name, name_size, "content-type"))
-        call->is_grpc = is_name(value, value_size, "application/grpc") ||
-                        is_name(value, value_size, "application/grpc+proto");
-    else if (is_name(name, name_size, "grpc-timeout"))
-        return parse_timeout(call, value, value_size);
-    else if (is_name(name, name_size, "sandbox-token-bin"))
-        call->has_token = parse_token(call, value, value_size);
-    else if (is_name(name, name_size, "sandbox-epoch"))
-        call->has_epoch = parse_epoch(call, value, value_size);
-    return true;
-}
-
-static const struct agent_method *find_method(const uint8_t *path, size_t size)
-{
-    const struct agent_method *const services[] = {agent_guard_methods, agent_process_methods,
-                                                   agent_file_methods, agent_port_methods};
-    for (size_t at = 0; at < sizeof services / sizeof *services; at++) {
-        for (const struct agent_method *method = services[at]; method->path != NULL; method++) {
-            if (is_name(path, size, method->path))
-                return method;
-        }
-    }
-    return NULL;
-}
-
-static int digit_of_base64(uint8_t letter)
-{
-    if (letter >= 'A' && letter <= 'Z')
-        return letter - 'A';
-    if (letter >= 'a' && letter <= 'z')
-        return letter - 'a' + 26;
-    if (letter >= '0' && letter <= '9')
-        return letter - '0' + 52;
-    return letter == '+' ? 62 : letter == '/' ? 63 : -1;
-}
-
-/* Exactly 32 bytes in base64, with or without padding. */
-static bool parse_token(struct agent_call *call, const uint8_t *text, size_t size)
-{
-    if (size == 44 && text[43] == '=')
-        size--;
-    if (size != 43)
-        return false;
-    uint32_t bits = 0;
-    unsigned count = 0;
-    size_t used = 0;
-    for (size_t at = 0; at < size; at++) {
-        int digit = digit_of_base64(text[at]);
-        if (digit < 0)
-            return false;
-        bits = bits << 6 | (uint32_t)digit;
-        count += 6;
-        if (count >= 8) {
-            count -= 8;
-            call->token[used++] = (uint8_t)(bits >> count);
-        }
-    }
-    return used == AGENT_TOKEN_BYTES;
-}
-
-static bool parse_epoch(struct agent_call *call, const uint8_t *text, size_t size)
-{
-    if (size == 0 || size > 10)
-        return false;
-    call->epoch = 0;
-    for (size_t at = 0; at < size; at++) {
-        if (text[at] < '0' || text[at] > '9')
-            return false;
-        call->epoch = call->epoch * 10 + (uint64_t)(text[at] - '0');
-    }
-    return true;
-}
-
-/* At most eight digits and a unit; false is a protocol error. */
-static bool parse_timeout(struct agent_call *call, const uint8_t *text, size_t size)
-{
-    static const char units[] = "HMSmun";
-    static const uint64_t thousandths[] = {3600000000, 60000000, 1000000, 1000, 1, 0};
-    if (size < 2 || size > 9)
-        return false;
-    uint64_t value = 0;
-    for (size_t at = 0; at + 1 < size; at++) {
-        if (text[at] < '0' || text[at] > '9')
-            return false;
-        value = value * 10 + (uint64_t)(text[at] - '0');
-    }
-    const char *unit = memchr(units, text[size - 1], sizeof units - 1);
-    if (unit == NULL)
-        return false;
-    uint64_t microseconds = *unit == 'n' ? value / 1000 : value * thousandths[unit - units];
-    call->deadline_ms = uv_now(agent_loop()) + (microseconds + 999) / 1000;
-    return true;
 }
 
 /* All headers are here. */
@@ -310,10 +193,20 @@ void *agent_call_data(const struct agent_call *call)
     return call->data;
 }
 
+static void write_prefix(uint8_t *room, size_t size)
+{
+    room[0] = 0;
+    room[1] = (uint8_t)(size >> 24);
+    room[2] = (uint8_t)(size >> 16);
+    room[3] = (uint8_t)(size >> 8);
+    room[4] = (uint8_t)size;
+}
+
 bool agent_call_send(struct agent_call *call, const ProtobufCMessage *message)
 {
     if (call->ended || call->connection == NULL)
         return false;
+    agent_call_keep_lent(call);
     size_t size = protobuf_c_message_get_packed_size(message);
     /* A call that moves much gets all the memory its queue may need at once. */
     if (size > AGENT_CHUNK / 4 && call->output.memory == NULL)
@@ -324,17 +217,68 @@ bool agent_call_send(struct agent_call *call, const ProtobufCMessage *message)
                         "the agent has no memory for the answer");
         return false;
     }
-    room[0] = 0;
-    room[1] = (uint8_t)(size >> 24);
-    room[2] = (uint8_t)(size >> 16);
-    room[3] = (uint8_t)(size >> 8);
-    room[4] = (uint8_t)size;
+    write_prefix(room, size);
     protobuf_c_message_pack(message, room + PREFIX);
     sbx_bytes_grow(&call->output, PREFIX + size);
     call->ready_owed = true;
     send_headers(call);
     wake_output(call);
     return sbx_bytes_size(&call->output) < HIGH_MARK;
+}
+
+void agent_call_wake(struct agent_call *call)
+{
+    if (call->ended || call->connection == NULL)
+        return;
+    call->ready_owed = true;
+    send_headers(call);
+    wake_output(call);
+}
+
+bool agent_call_may_lend(const struct agent_call *call)
+{
+    return call->pulling && call->lent_size == 0;
+}
+
+/* Tag and length of a field of bytes. */
+static size_t write_field(uint8_t *room, unsigned field, size_t size)
+{
+    size_t used = 0;
+    room[used++] = (uint8_t)(field << 3 | 2);
+    for (; size >= 0x80; size >>= 7)
+        room[used++] = (uint8_t)(size | 0x80);
+    room[used++] = (uint8_t)size;
+    return used;
+}
+
+void agent_call_lend(struct agent_call *call, const ProtobufCMessage *message, unsigned field,
+                     const uint8_t *data, size_t size)
+{
+    uint8_t start[12];
+    size_t head = protobuf_c_message_get_packed_size(message);
+    size_t start_size = write_field(start, field, size);
+    uint8_t *room = sbx_bytes_room(&call->output, PREFIX + head + start_size);
+    if (room == NULL) {
+        agent_call_fail(call, AGENT_RESOURCE_EXHAUSTED, "no-memory",
+                        "the agent has no memory for the answer");
+        return;
+    }
+    write_prefix(room, head + start_size + size);
+    protobuf_c_message_pack(message, room + PREFIX);
+    memcpy(room + PREFIX + head, start, start_size);
+    sbx_bytes_grow(&call->output, PREFIX + head + start_size);
+    call->lent = data;
+    call->lent_size = size;
+    call->ready_owed = true;
+}
+
+void agent_call_keep_lent(struct agent_call *call)
+{
+    size_t size = call->lent_size;
+    call->lent_size = 0;
+    if (size > 0 && !sbx_bytes_append(&call->output, call->lent, size))
+        agent_call_fail(call, AGENT_RESOURCE_EXHAUSTED, "no-memory",
+                        "the agent has no memory for the answer");
 }
 
 static void send_headers(struct agent_call *call)
@@ -361,12 +305,15 @@ static ssize_t give_output(nghttp2_session *session, int32_t stream, uint8_t *da
                            uint32_t *flags, nghttp2_data_source *source, void *user_data)
 {
     struct agent_call *call = source->ptr;
+    size_t available = sbx_bytes_size(&call->output) + call->lent_size;
     if (call->ready_owed && !call->ended && call->method->ready != NULL &&
-        sbx_bytes_size(&call->output) < LOW_MARK) {
+        available < LOW_MARK) {
         call->ready_owed = false;
+        call->pulling = true;
         call->method->ready(call);
+        call->pulling = false;
+        available = sbx_bytes_size(&call->output) + call->lent_size;
     }
-    size_t available = sbx_bytes_size(&call->output);
     if (available == 0 && !call->ended) {
         sbx_bytes_free(&call->output);
         call->deferred = true;
@@ -388,11 +335,19 @@ static ssize_t give_output(nghttp2_session *session, int32_t stream, uint8_t *da
     return (ssize_t)size;
 }
 
-void agent_call_copy(struct agent_call *call, uint8_t *room, size_t size)
+size_t agent_call_copy(struct agent_call *call, uint8_t *room, size_t size, const uint8_t **lent)
 {
-    memcpy(room, sbx_bytes_data(&call->output), size);
-    sbx_bytes_skip(&call->output, size);
+    size_t queued = sbx_bytes_size(&call->output);
+    size_t copied = size < queued ? size : queued;
+    memcpy(room, sbx_bytes_data(&call->output), copied);
+    sbx_bytes_skip(&call->output, copied);
+    *lent = call->lent;
+    if (size > copied) {
+        call->lent += size - copied;
+        call->lent_size -= size - copied;
+    }
     call->promised = 0;
+    return copied;
 }
 
 void agent_call_drop_output(struct agent_call *call)

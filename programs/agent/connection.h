@@ -33,6 +33,9 @@ struct agent_call {
     void *data;
     struct sbx_bytes input, output;
     size_t header_bytes, unconsumed;
+    const uint8_t *lent; /* what follows the output, in a service's memory, until the loop turns */
+    size_t lent_size;
+    bool pulling;    /* inside ready(), for a frame that is being made */
     size_t promised; /* of the output, to the frame that is being sent */
     uint64_t deadline_ms; /* on the loop's clock; 0: none */
     unsigned references;
@@ -59,8 +62,13 @@ void agent_call_input(struct agent_call *call, const uint8_t *data, size_t size)
 void agent_call_input_ended(struct agent_call *call);
 void agent_call_dispatch(struct agent_call *call);
 void agent_call_close(struct agent_call *call);
-/* The next bytes of its output, which nghttp2 has made a frame for. */
-void agent_call_copy(struct agent_call *call, uint8_t *room, size_t size);
+/*
+ * The next bytes of its output, which nghttp2 has made a frame for: those that are queued go to
+ * `room`, their number comes back; those that are lent follow, at `lent`.
+ */
+size_t agent_call_copy(struct agent_call *call, uint8_t *room, size_t size, const uint8_t **lent);
+/* The loop turns: what is lent still is copied. */
+void agent_call_keep_lent(struct agent_call *call);
 /* All of its output but what is promised already. */
 void agent_call_drop_output(struct agent_call *call);
 

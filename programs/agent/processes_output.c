@@ -22,6 +22,9 @@
 #define READ_BYTES       (1u << 20)
 #define TURN_BYTES       (1u << 20) /* of one stream in one turn of the loop */
 #define PIPE_BYTES       (1u << 20)
+#define PIECE_BYTES      (AGENT_CHUNK - 64u) /* so that a whole message fits one frame */
+#define LEND_BYTES       (32u << 10)
+#define DATA_FIELD       3u                  /* of ProcessEvent */
 #define QUIET_MS         20u
 #define QUIET_ROUNDS_MAX 10u
 
@@ -42,6 +45,7 @@ static void on_quiet(void *user_data);
 static void settle(struct agent_process *process);
 static void pump_reader(struct agent_reader *reader);
 static void send_some(struct agent_reader *reader, unsigned which);
+static void lend_some(struct agent_reader *reader, unsigned which);
 static void send_exit(struct agent_reader *reader);
 
 bool agent_output_open(struct agent_process *process, unsigned which, int fd, size_t limit)
@@ -300,27 +304,56 @@ static void pump_reader(struct agent_reader *reader)
                 send_exit(reader);
             return;
         }
-        send_some(reader, has_more[which] ? which : !which);
+        which = has_more[which] ? which : !which;
+        uint64_t waiting = process->outputs[which].ring.total - reader->offsets[which];
+        if (waiting < LEND_BYTES) {
+            send_some(reader, which);
+        } else if (agent_call_may_lend(reader->call)) {
+            lend_some(reader, which);
+            return;
+        } else {
+            agent_call_wake(reader->call);
+            return;
+        }
     }
 }
 
-static void send_some(struct agent_reader *reader, unsigned which)
+/* The next bytes that the reader has not got; none is left behind by a ring that went round. */
+static size_t next_piece(struct agent_reader *reader, unsigned which, const uint8_t **data,
+                         Sandbox__V1__ProcessEvent *event)
 {
     const struct agent_ring *ring = &reader->process->outputs[which].ring;
     uint64_t *offset = &reader->offsets[which];
     if (*offset < ring->base)
         *offset = ring->base;
+    size_t size = agent_ring_peek(ring, *offset, PIECE_BYTES, data);
+    sandbox__v1__process_event__init(event);
+    event->kind = which == 0 ? SANDBOX__V1__PROCESS_EVENT__KIND__KIND_OUTPUT
+                             : SANDBOX__V1__PROCESS_EVENT__KIND__KIND_ERROR;
+    event->offset = *offset;
+    *offset += size;
+    return size;
+}
+
+static void send_some(struct agent_reader *reader, unsigned which)
+{
+    Sandbox__V1__ProcessEvent event;
     const uint8_t *data = NULL;
-    size_t size = agent_ring_peek(ring, *offset, AGENT_CHUNK, &data);
+    size_t size = next_piece(reader, which, &data, &event);
     if (size == 0)
         return;
-    Sandbox__V1__ProcessEvent event = SANDBOX__V1__PROCESS_EVENT__INIT;
-    event.kind = which == 0 ? SANDBOX__V1__PROCESS_EVENT__KIND__KIND_OUTPUT
-                            : SANDBOX__V1__PROCESS_EVENT__KIND__KIND_ERROR;
-    event.offset = *offset;
     event.data = (ProtobufCBinaryData){size, (uint8_t *)(uintptr_t)data};
-    *offset += size;
     reader->full = !agent_call_send(reader->call, &event.base);
+}
+
+/* Straight from the ring, which is not written to before the bytes are on their way. */
+static void lend_some(struct agent_reader *reader, unsigned which)
+{
+    Sandbox__V1__ProcessEvent event;
+    const uint8_t *data = NULL;
+    size_t size = next_piece(reader, which, &data, &event);
+    if (size > 0)
+        agent_call_lend(reader->call, &event.base, DATA_FIELD, data, size);
 }
 
 static void send_exit(struct agent_reader *reader)

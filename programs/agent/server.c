@@ -21,8 +21,11 @@
 #define HELD_MAX          (64u << 20) /* then a connection's window stays shut */
 #define FRAME_MAX         (256u << 10)
 #define FRAME_HEADER      9u
+#define PIECES_MAX        64u
+#define CONTROL_ROOM      (32u << 10) /* for the frame that nghttp2 gives after the last data */
 #define HEADER_LIST_MAX   (16u << 10)
 #define GATHER_TARGET     (1u << 20)
+#define READ_BYTES        (1u << 20)
 #define SOCKET_BYTES      (1 << 20)
 #define RESETS_BURST      1000
 #define RESETS_A_SECOND   200
@@ -37,9 +40,13 @@ static nghttp2_option *options;
 static struct agent_connection *connections, *due_connections;
 static unsigned connection_count;
 /* Shared, since both are only used between two calls of the loop. */
-static char read_memory[256u << 10];
-static uint8_t write_memory[GATHER_TARGET + FRAME_MAX + 64];
-static size_t gathered;
+static char read_memory[READ_BYTES];
+static uint8_t write_memory[GATHER_TARGET + FRAME_MAX + CONTROL_ROOM];
+static size_t gathered; /* of it */
+/* What one write consists of: parts of write_memory, and bytes that services lend. */
+static uv_buf_t pieces[PIECES_MAX];
+static unsigned piece_count;
+static size_t piece_bytes;
 
 static bool make_protocol(void);
 static int listen_on(const char *path);
@@ -208,15 +215,30 @@ static ssize_t choose_frame_size(nghttp2_session *session, uint8_t type, int32_t
     return remote_max < FRAME_MAX ? (ssize_t)remote_max : (ssize_t)FRAME_MAX;
 }
 
-/* A DATA frame: its header, and the bytes from where the service put them. */
+static void add_piece(const uint8_t *data, size_t size)
+{
+    uv_buf_t *last = piece_count > 0 ? &pieces[piece_count - 1] : NULL;
+    piece_bytes += size;
+    if (last != NULL && (const uint8_t *)last->base + last->len == data)
+        last->len += size;
+    else if (size > 0)
+        pieces[piece_count++] = uv_buf_init((char *)(uintptr_t)data, (unsigned)size);
+}
+
+/* A DATA frame: its header, what is queued for it, and the rest from where the service has it. */
 static int send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *header,
                      size_t size, nghttp2_data_source *source, void *user_data)
 {
-    if (sizeof write_memory - gathered < size + FRAME_HEADER)
+    bool has_room = sizeof write_memory - CONTROL_ROOM - gathered >= size + FRAME_HEADER;
+    if (!has_room || piece_bytes >= GATHER_TARGET || piece_count + 3 > PIECES_MAX)
         return NGHTTP2_ERR_WOULDBLOCK;
-    memcpy(write_memory + gathered, header, FRAME_HEADER);
-    agent_call_copy(source->ptr, write_memory + gathered + FRAME_HEADER, size);
-    gathered += FRAME_HEADER + size;
+    uint8_t *room = write_memory + gathered;
+    const uint8_t *lent = NULL;
+    memcpy(room, header, FRAME_HEADER);
+    size_t copied = agent_call_copy(source->ptr, room + FRAME_HEADER, size, &lent);
+    gathered += FRAME_HEADER + copied;
+    add_piece(room, FRAME_HEADER + copied);
+    add_piece(lent, size - copied);
     return 0;
 }
 
@@ -247,7 +269,7 @@ static void on_connection(uv_stream_t *stream, int status)
         return;
     uv_pipe_init(agent_loop(), &connection->pipe, 0);
     connection->pipe.data = connection;
-    connection->unsent.limit = sizeof write_memory;
+    connection->unsent.limit = GATHER_TARGET + FRAME_MAX + sizeof write_memory;
     connection->last_used_ms = uv_now(agent_loop());
     bool has_room = make_way();
     connection->next = connections;
@@ -363,8 +385,9 @@ static void on_before_sleep(uv_prepare_t *handle)
 /* As much as fits one write; -1 where the session is broken. */
 static ssize_t gather(struct agent_connection *connection)
 {
-    gathered = 0;
-    while (gathered < GATHER_TARGET) {
+    gathered = piece_count = 0;
+    piece_bytes = 0;
+    while (piece_bytes < GATHER_TARGET && piece_count + 3 <= PIECES_MAX) {
         const uint8_t *data;
         ssize_t more = nghttp2_session_mem_send(connection->session, &data);
         if (more < 0 || (size_t)more > sizeof write_memory - gathered)
@@ -372,9 +395,10 @@ static ssize_t gather(struct agent_connection *connection)
         if (more == 0)
             break;
         memcpy(write_memory + gathered, data, (size_t)more);
+        add_piece(write_memory + gathered, (size_t)more);
         gathered += (size_t)more;
     }
-    return (ssize_t)gathered;
+    return (ssize_t)piece_bytes;
 }
 
 static void written(uv_write_t *write, int status)
@@ -388,15 +412,21 @@ static void written(uv_write_t *write, int status)
         agent_connection_due(connection);
 }
 
-static bool write_later(struct agent_connection *connection, const uint8_t *data, size_t size)
+/* What is left after the first `sent` bytes of the pieces. */
+static bool write_later(struct agent_connection *connection, size_t sent)
 {
-    if (!sbx_bytes_append(&connection->unsent, data, size))
-        return false;
-    uv_buf_t piece =
-        uv_buf_init((char *)(uintptr_t)sbx_bytes_data(&connection->unsent), (unsigned)size);
+    for (unsigned at = 0; at < piece_count; at++) {
+        size_t skipped = sent < pieces[at].len ? sent : pieces[at].len;
+        sent -= skipped;
+        if (!sbx_bytes_append(&connection->unsent, pieces[at].base + skipped,
+                              pieces[at].len - skipped))
+            return false;
+    }
+    uv_buf_t rest = uv_buf_init((char *)(uintptr_t)sbx_bytes_data(&connection->unsent),
+                                (unsigned)sbx_bytes_size(&connection->unsent));
     connection->write.data = connection;
-    connection->writing =
-        uv_write(&connection->write, (uv_stream_t *)&connection->pipe, &piece, 1, written) == 0;
+    connection->writing = uv_write(&connection->write, (uv_stream_t *)&connection->pipe, &rest,
+                                   1, written) == 0;
     return connection->writing;
 }
 
@@ -409,15 +439,15 @@ static void flush(struct agent_connection *connection)
         if (size < 0 || done)
             close_connection(connection);
         if (size <= 0)
-            return;
-        uv_buf_t piece = uv_buf_init((char *)write_memory, (unsigned)size);
-        int sent = uv_try_write((uv_stream_t *)&connection->pipe, &piece, 1);
+            break;
+        int sent = uv_try_write((uv_stream_t *)&connection->pipe, pieces, piece_count);
         if (sent == UV_EAGAIN)
             sent = 0;
-        if (sent < 0 ||
-            (sent < size && !write_later(connection, write_memory + sent, (size_t)(size - sent))))
+        if (sent < 0 || (sent < size && !write_later(connection, (size_t)sent)))
             close_connection(connection);
     }
+    for (struct agent_call *call = connection->calls; call != NULL; call = call->next)
+        agent_call_keep_lent(call);
 }
 
 /* Its calls end in the loop's own time, since this may run inside one of them. */

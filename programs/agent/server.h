@@ -41,6 +41,15 @@ void *agent_call_data(const struct agent_call *call);
 
 /* Queues a message. False: the queue is over its high mark (1 MiB): stop until ready(). */
 bool agent_call_send(struct agent_call *call, const ProtobufCMessage *message);
+/*
+ * Asks for ready() when there is room to send, whatever is queued. In ready(), and only there,
+ * a service may lend: the message's last field `field` is those bytes, which are written from
+ * where they are, before the loop turns. One message, then return; ready() comes again for more.
+ */
+void agent_call_wake(struct agent_call *call);
+bool agent_call_may_lend(const struct agent_call *call);
+void agent_call_lend(struct agent_call *call, const ProtobufCMessage *message, unsigned field,
+                     const uint8_t *data, size_t size);
 /* Stops taking messages of the caller (its window closes), and goes on. They nest not. */
 void agent_call_pause(struct agent_call *call);
 void agent_call_resume(struct agent_call *call);
