@@ -34,6 +34,7 @@ double bench_spawn_here(void);
 enum bench_way {
     BENCH_STRAIGHT, /* the program's own streams are the pipes of `runsc exec`: the floor */
     BENCH_RELAYED,  /* through the agent's relay and a Unix socket, as the library's do: the peer */
+    BENCH_PIPED,    /* the same, from a process behind a pipe, as a command's do */
 };
 /* One that sends every byte back. */
 struct bench_relay bench_peer_echo(const struct bench_peer *peer, enum bench_way way);

@@ -8,6 +8,8 @@
  *
  * COMMAND: nothing, or "echo": sends every byte back. "give N": writes N bytes. "take N": reads
  * N bytes, then writes one. "store N PATH": likewise, into a file, and makes it durable.
+ * "pipe-give N" and "pipe-take N": the same, but by another process behind a pipe, as a command
+ * stands behind the agent.
  */
 
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char memory[256u << 10];
@@ -65,6 +68,49 @@ static bool echo(int in, int out)
     return size == 0;
 }
 
+static void carry(int from, int to)
+{
+    static char block[1u << 20];
+    ssize_t size;
+    while ((size = read(from, block, sizeof block)) > 0) {
+        for (ssize_t sent = 0, more; sent < size; sent += more) {
+            more = write(to, block + sent, (size_t)(size - sent));
+            if (more <= 0)
+                return;
+        }
+    }
+}
+
+/* A child does the work; we carry its bytes between a pipe and the socket. */
+static bool behind_pipe(bool gives, unsigned long long count, int in, int out)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return false;
+    (void)fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(gives ? ends[0] : ends[1]);
+        _exit((gives ? give(ends[1], count) : take(ends[0], out, count, -1)) ? 0 : 1);
+    }
+    if (gives) {
+        close(ends[1]);
+        carry(ends[0], out);
+        close(ends[0]);
+    } else {
+        close(ends[0]);
+        for (unsigned long long left = count; left > 0;) {
+            static char block[1u << 20];
+            ssize_t size = read(in, block, sizeof block);
+            if (size <= 0 || write(ends[1], block, (size_t)size) != size)
+                break;
+            left -= (unsigned long long)size < left ? (unsigned long long)size : left;
+        }
+        close(ends[1]);
+    }
+    return waitpid(pid, NULL, 0) == pid;
+}
+
 static bool obey(const char *line, int in, int out)
 {
     char word[16] = "echo", path[256];
@@ -76,6 +122,8 @@ static bool obey(const char *line, int in, int out)
         return give(out, count);
     if (strcmp(word, "take") == 0)
         return take(in, out, count, -1);
+    if (strncmp(word, "pipe-", 5) == 0)
+        return behind_pipe(strcmp(word, "pipe-give") == 0, count, in, out);
     if (strcmp(word, "store") != 0 || fields != 3)
         return false;
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

@@ -53,7 +53,7 @@ void bench_output(sandbox_workspace *workspace, const struct bench_peer *peer, i
     double ours[ROUNDS_MAX], peers[ROUNDS_MAX], floors[ROUNDS_MAX];
     for (int each = 0; each < rounds; each++) {
         ours[each] = read_output(workspace, BENCH_BYTES);
-        peers[each] = bench_peer_give(peer, BENCH_RELAYED, BENCH_BYTES);
+        peers[each] = bench_peer_give(peer, BENCH_PIPED, BENCH_BYTES);
         floors[each] = bench_peer_give(peer, BENCH_STRAIGHT, BENCH_BYTES);
     }
     bench_print_three("output", ours, peers, floors, rounds);
@@ -64,7 +64,7 @@ void bench_input(sandbox_workspace *workspace, const struct bench_peer *peer, in
     double ours[ROUNDS_MAX], peers[ROUNDS_MAX], floors[ROUNDS_MAX];
     for (int each = 0; each < rounds; each++) {
         ours[each] = write_input(workspace, BENCH_BYTES);
-        peers[each] = bench_peer_take(peer, BENCH_RELAYED, BENCH_BYTES, NULL);
+        peers[each] = bench_peer_take(peer, BENCH_PIPED, BENCH_BYTES, NULL);
         floors[each] = bench_peer_take(peer, BENCH_STRAIGHT, BENCH_BYTES, NULL);
     }
     bench_print_three("input", ours, peers, floors, rounds);
@@ -172,7 +172,6 @@ static double write_input(sandbox_workspace *workspace, size_t bytes)
     for (size_t sent = 0; sent < bytes; sent += sizeof piece)
         bench_check(sandbox_process_write(process, piece, sizeof piece, NULL, &error), &error,
                     "write");
-    bench_check(sandbox_process_end_input(process, NULL, &error), &error, "end of input");
     bench_check(sandbox_process_wait(process, NULL, &end, &error), &error, "wait");
     double took = bench_now() - began;
     sandbox_process_free(process);

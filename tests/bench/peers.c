@@ -91,12 +91,15 @@ static struct bench_relay begin(const struct bench_peer *peer, enum bench_way wa
     const char *straight[ARGUMENTS_MAX + 1] = {BENCH_ECHO};
     const char *const relayed[] = {BENCH_RELAY, "relay", BENCH_SOCKET, NULL};
     char *rest = words;
-    for (int each = 1; each < ARGUMENTS_MAX && (straight[each] = strsep(&rest, " ")) != NULL; each++)
-        ;
+    for (int each = 1; each < ARGUMENTS_MAX; each++) {
+        straight[each] = strsep(&rest, " ");
+        if (straight[each] == NULL)
+            break;
+    }
     struct bench_relay relay =
         bench_relay_start(peer, way == BENCH_STRAIGHT ? straight : relayed);
     size_t size = strlen(command);
-    if (way == BENCH_RELAYED && (write(relay.input, command, size) != (ssize_t)size ||
+    if (way != BENCH_STRAIGHT && (write(relay.input, command, size) != (ssize_t)size ||
                                  write(relay.input, "\n", 1) != 1))
         bench_fail("the raw relay", "it takes no command");
     return relay;
@@ -121,7 +124,7 @@ double bench_relay_trips(struct bench_relay *relay, int count)
 double bench_peer_give(const struct bench_peer *peer, enum bench_way way, size_t bytes)
 {
     char command[64];
-    snprintf(command, sizeof command, "give %zu", bytes);
+    snprintf(command, sizeof command, "%s %zu", way == BENCH_PIPED ? "pipe-give" : "give", bytes);
     struct bench_relay relay = begin(peer, way, command);
     double began = 0;
     size_t got = 0;
@@ -144,8 +147,8 @@ double bench_peer_take(const struct bench_peer *peer, enum bench_way way, size_t
                        const char *path)
 {
     char command[300], byte;
-    snprintf(command, sizeof command, "%s %zu %s", path == NULL ? "take" : "store", bytes,
-             path == NULL ? "" : path);
+    const char *word = path != NULL ? "store" : way == BENCH_PIPED ? "pipe-take" : "take";
+    snprintf(command, sizeof command, "%s %zu %s", word, bytes, path == NULL ? "" : path);
     struct bench_relay relay = begin(peer, way, command);
     /* The first bytes wait until the program runs: the pipe is filled before the clock starts. */
     size_t sent = 0;
