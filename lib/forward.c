@@ -224,7 +224,7 @@ static sandbox_status open_listener(sandbox_forward *forward, const union addres
                                 "port %u of this machine is taken by another program", wanted);
         return sbx_fail_errno(error, errno, "cannot listen on port %u of this machine", wanted);
     }
-    union address bound;
+    union address bound = {.v6 = {.sin6_port = 0}};
     socklen_t size = sizeof bound;
     if (getsockname(fd, &bound.any, &size) < 0)
         return sbx_fail_errno(error, errno, "cannot find out the port");
