@@ -8,11 +8,14 @@
 #define WHOLE_MS 600000u
 #define LIMIT_DEFAULT ((size_t)256 << 20)
 
+#define DATA_FIELD 2u /* of FileChunk */
+
 struct sandbox_file_reader {
     sandbox_workspace *workspace;
     struct sbx_stream *stream;
     struct sbx_turn turn;
     ProtobufCMessage *message; /* what was given out last, or the first one before that */
+    struct sbx_lent lent;      /* the bytes of `message`, where they are many */
     bool waiting;              /* `message` was not given out yet */
     bool ended;
     uint64_t offset; /* of the next piece */
@@ -81,6 +84,7 @@ void sandbox_file_reader_free(sandbox_file_reader *reader)
 {
     if (reader == NULL)
         return;
+    sbx_lent_free(reader->stream, &reader->lent);
     sbx_stream_free(reader->stream);
     sbx_file_free_message(&reader->message);
     sbx_turn_destroy(&reader->turn);
@@ -152,11 +156,13 @@ static sandbox_status next(sandbox_file_reader *reader, const struct sbx_wait *w
         if (!reader->waiting) {
             sbx_file_free_message(&reader->message);
             reader->message = NULL;
+            sbx_lent_free(reader->stream, &reader->lent);
         }
         sandbox_status status = SANDBOX_OK;
         if (!reader->waiting && !reader->ended)
-            status = sbx_stream_next(reader->stream, &sandbox__v1__file_chunk__descriptor, wait,
-                                     &reader->message, error);
+            status = sbx_stream_next_lent(reader->stream, &sandbox__v1__file_chunk__descriptor,
+                                          DATA_FIELD, wait, &reader->message, &reader->lent,
+                                          error);
         if (status != SANDBOX_OK && status != SANDBOX_CLOSED)
             return status;
         reader->ended = reader->ended || status == SANDBOX_CLOSED;
@@ -168,14 +174,16 @@ static sandbox_status next(sandbox_file_reader *reader, const struct sbx_wait *w
         }
         const Sandbox__V1__FileChunk *chunk =
             (const Sandbox__V1__FileChunk *)(void *)reader->message;
-        if (chunk->data.len > 0 && chunk->offset != reader->offset)
+        const uint8_t *bytes = chunk->data.len > 0 ? chunk->data.data : reader->lent.data;
+        size_t size = chunk->data.len > 0 ? chunk->data.len : reader->lent.size;
+        if (size > 0 && chunk->offset != reader->offset)
             return sbx_fail_for(error, SANDBOX_FAILED, "malformed-answer",
                                 "the agent sent another piece of the file than comes next");
-        if (chunk->data.len == 0)
+        if (size == 0)
             continue; /* an empty file's first message */
-        reader->offset += chunk->data.len;
-        *data = chunk->data.data;
-        *data_size = chunk->data.len;
+        reader->offset += size;
+        *data = bytes;
+        *data_size = size;
         return SANDBOX_OK;
     }
 }

@@ -154,6 +154,7 @@ void sandbox_process_free(sandbox_process *process)
         return;
     if (process->current != NULL)
         protobuf_c_message_free_unpacked(&process->current->base, NULL);
+    sbx_lent_free(NULL, &process->lent);
     sbx_stream_free(process->stream);
     sbx_readiness_free(&process->readiness);
     pthread_cond_destroy(&process->turns_changed);

@@ -7,6 +7,7 @@
 
 /* What sandbox_process_descriptor() gives a connection, since it has no deadline of its own. */
 #define DESCRIPTOR_MS 5000u
+#define DATA_FIELD 3u /* of ProcessEvent */
 
 static sandbox_status pull(sandbox_process *process, const struct sbx_wait *patience,
                            const struct sbx_wait *whole, sandbox_process_event *event,
@@ -21,7 +22,7 @@ static void leave_session(sandbox_process *process, const struct sbx_wait *wait)
 static void set_stream(sandbox_process *process, struct sbx_stream *stream);
 static sandbox_status read_event(sandbox_process *process, sandbox_process_event *event,
                                  bool *given, sandbox_error *error);
-static sandbox_status read_output(Sandbox__V1__ProcessEvent *message, uint64_t *expected,
+static sandbox_status read_output(uint64_t offset, ProtobufCBinaryData data, uint64_t *expected,
                                   sandbox_process_event *event, bool *given,
                                   sandbox_error *error);
 static void drop_current(sandbox_process *process);
@@ -139,8 +140,9 @@ static sandbox_status next_message(sandbox_process *process, const struct sbx_wa
             status = attach(process, whole, error);
         ProtobufCMessage *message = NULL;
         if (status == SANDBOX_OK)
-            status = sbx_stream_next(process->stream, &sandbox__v1__process_event__descriptor,
-                                     patience, &message, error);
+            status = sbx_stream_next_lent(process->stream,
+                                          &sandbox__v1__process_event__descriptor, DATA_FIELD,
+                                          patience, &message, &process->lent, error);
         if (status == SANDBOX_OK) {
             process->current = (Sandbox__V1__ProcessEvent *)(void *)message;
             return SANDBOX_OK;
@@ -224,16 +226,19 @@ static sandbox_status read_event(sandbox_process *process, sandbox_process_event
                                  bool *given, sandbox_error *error)
 {
     Sandbox__V1__ProcessEvent *message = process->current;
+    ProtobufCBinaryData data = message->data;
+    if (process->lent.data != NULL)
+        data = sbx_binary(process->lent.data, process->lent.size);
     *event = (sandbox_process_event){.size = sizeof *event};
     switch (message->kind) {
     case SANDBOX__V1__PROCESS_EVENT__KIND__KIND_OUTPUT:
         event->kind = SANDBOX_PROCESS_STDOUT;
         process->failures = 0;
-        return read_output(message, &process->output_offset, event, given, error);
+        return read_output(message->offset, data, &process->output_offset, event, given, error);
     case SANDBOX__V1__PROCESS_EVENT__KIND__KIND_ERROR:
         event->kind = SANDBOX_PROCESS_STDERR;
         process->failures = 0;
-        return read_output(message, &process->error_offset, event, given, error);
+        return read_output(message->offset, data, &process->error_offset, event, given, error);
     case SANDBOX__V1__PROCESS_EVENT__KIND__KIND_EXIT:
         if (message->exit == NULL)
             return sbx_fail_for(error, SANDBOX_FAILED, "malformed-answer",
@@ -253,19 +258,18 @@ static sandbox_status read_event(sandbox_process *process, sandbox_process_event
 }
 
 /* Bytes that came before are cut off; bytes that are lost are counted. */
-static sandbox_status read_output(Sandbox__V1__ProcessEvent *message, uint64_t *expected,
+static sandbox_status read_output(uint64_t offset, ProtobufCBinaryData data, uint64_t *expected,
                                   sandbox_process_event *event, bool *given,
                                   sandbox_error *error)
 {
-    uint64_t offset = message->offset;
-    uint64_t size = message->data.len;
+    uint64_t size = data.len;
     if (offset > UINT64_MAX - size)
         return sbx_fail_for(error, SANDBOX_FAILED, "malformed-answer",
                             "the agent sent output at an offset that cannot be");
     if (offset + size <= *expected)
         return SANDBOX_OK;
     uint64_t old = offset < *expected ? *expected - offset : 0;
-    event->data = message->data.data + old;
+    event->data = data.data + old;
     event->data_size = (size_t)(size - old);
     event->offset = offset + old;
     event->dropped = event->offset - *expected;
@@ -281,4 +285,5 @@ static void drop_current(sandbox_process *process)
     if (process->current != NULL)
         protobuf_c_message_free_unpacked(&process->current->base, NULL);
     process->current = NULL;
+    sbx_lent_free(process->stream, &process->lent);
 }

@@ -38,6 +38,7 @@ struct sandbox_process {
 
     /* The reading turn's. */
     Sandbox__V1__ProcessEvent *current; /* holds the bytes that were lent to the caller */
+    struct sbx_lent lent; /* the bytes of `current`, where they are many */
     uint64_t output_offset, error_offset;
     unsigned failures;
     bool end_told;

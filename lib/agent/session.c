@@ -167,6 +167,11 @@ static void forget(struct sbx_session *session)
 {
     pthread_mutex_destroy(&session->mutex);
     sbx_wipe(session->token, sizeof session->token);
+    for (struct sbx_message *spare = session->spares; spare != NULL;) {
+        struct sbx_message *next = spare->next;
+        free(spare);
+        spare = next;
+    }
     free(session->inbox);
     free(session->outbox);
     free(session);

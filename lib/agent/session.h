@@ -76,6 +76,22 @@ sandbox_status sbx_stream_next(struct sbx_stream *stream,
                                sandbox_error *error);
 /* Whether sbx_stream_next() would not wait. */
 bool sbx_stream_is_ready(struct sbx_stream *stream);
+/* Bytes of a message that were not copied out of it. */
+struct sbx_lent {
+    const uint8_t *data; /* NULL: none */
+    size_t size;
+    struct sbx_message *block;
+};
+/*
+ * The same for messages that end in a field of many bytes: that field is lent, and empty in the
+ * message. What is small is copied as usual.
+ */
+sandbox_status sbx_stream_next_lent(struct sbx_stream *stream,
+                                    const ProtobufCMessageDescriptor *descriptor, unsigned field,
+                                    const struct sbx_wait *wait, ProtobufCMessage **message,
+                                    struct sbx_lent *lent, sandbox_error *error);
+/* `stream`: any of the kind, or NULL. */
+void sbx_lent_free(struct sbx_stream *stream, struct sbx_lent *lent);
 /*
  * A descriptor that is readable while sbx_stream_next() would not wait; made at the first call, -1
  * if that failed.

@@ -363,13 +363,12 @@ static bool begin_message(struct sbx_stream *stream)
     else if (stream->unary && stream->messages > 0)
         give_up(stream, SANDBOX_FAILED, true, "malformed-answer",
                 "the agent sent more than one answer");
-    else if ((stream->incoming = malloc(sizeof *stream->incoming + size)) == NULL)
+    else if ((stream->incoming = sbx_message_new(stream->session, size)) == NULL)
         give_up(stream, SANDBOX_NO_MEMORY, true, "", "no memory for an answer of the agent");
     if (stream->incoming == NULL) {
         sbx_http2_reset(stream);
         return false;
     }
-    stream->incoming->size = size;
     stream->incoming_size = 0;
     return true;
 }

@@ -5,6 +5,7 @@
  *   session_io.c      the descriptors, the keep-alive, what callers left to be done
  *   session_http2.c   frames in and out, over nghttp2
  *   session_stream.c  streams and calls as their callers see them
+ *   session_message.c messages: their memory and their queues
  *
  * "I/O" fields belong to the I/O thread. All others are guarded by the session's mutex.
  */
@@ -31,6 +32,7 @@
 struct sbx_message {
     struct sbx_message *next;
     uint32_t size;
+    bool spare; /* of the size that is used again: see sbx_message_new() */
     uint8_t bytes[];
 };
 
@@ -124,6 +126,8 @@ struct sbx_session {
     bool awaits_ping;
     uint64_t produced;       /* bytes that nghttp2 gave */
     uint64_t written;        /* of those, what went into the channel */
+    struct sbx_message *spares; /* under the mutex */
+    unsigned spare_count;
     uint8_t *inbox;          /* SBX_READ_BYTES */
     uint8_t *outbox;         /* SBX_WRITE_BYTES */
     size_t outbox_start, outbox_end;
@@ -168,6 +172,21 @@ void sbx_stream_detach(struct sbx_stream *stream);
 void sbx_stream_deliver(struct sbx_stream *stream, struct sbx_message *message);
 /* I/O. Its carrier is to be called. */
 void sbx_stream_list_ready(struct sbx_stream *stream);
+
+/*
+ * Room for a message that comes in. Large ones use a few blocks again and again: given back to the
+ * system and fetched anew, each would cost more in page faults than its bytes in copying.
+ */
+struct sbx_message *sbx_message_new(struct sbx_session *session, uint32_t size);
+void sbx_message_free(struct sbx_session *session, struct sbx_message *message);
+
+/*
+ * Where that field begins, and its bytes, if it is the last one and large: the message is all
+ * before it. Else the message's size and nothing lent; anything that is not understood is left to
+ * protobuf-c.
+ */
+size_t sbx_message_last_field(const struct sbx_message *packed, unsigned field,
+                              struct sbx_lent *lent);
 
 void sbx_queue_init(struct sbx_queue *queue);
 void sbx_queue_add(struct sbx_queue *queue, struct sbx_message *message);

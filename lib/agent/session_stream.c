@@ -23,8 +23,11 @@ static sandbox_status wait_for_inbound(struct sbx_stream *stream, bool whole,
                                        const struct sbx_wait *wait, sandbox_error *error);
 static struct sbx_message *take_inbound(struct sbx_stream *stream);
 static sandbox_status tell_outcome(const struct sbx_outcome *outcome, sandbox_error *error);
-static sandbox_status unpack(const ProtobufCMessageDescriptor *descriptor,
-                             struct sbx_message *packed, ProtobufCMessage **out,
+static sandbox_status next_packed(struct sbx_stream *stream, const struct sbx_wait *wait,
+                                  struct sbx_message **out, sandbox_error *error);
+static sandbox_status unpack(struct sbx_session *session,
+                             const ProtobufCMessageDescriptor *descriptor,
+                             struct sbx_message *packed, size_t size, ProtobufCMessage **out,
                              sandbox_error *error);
 static sandbox_status conclude_call(struct sbx_stream *stream, bool repeatable,
                                     const ProtobufCMessageDescriptor *descriptor,
@@ -142,19 +145,56 @@ sandbox_status sbx_stream_next(struct sbx_stream *stream,
                                const struct sbx_wait *wait, ProtobufCMessage **message,
                                sandbox_error *error)
 {
+    struct sbx_message *packed = NULL;
+    sandbox_status status = next_packed(stream, wait, &packed, error);
+    return status == SANDBOX_OK
+               ? unpack(stream->session, descriptor, packed, packed->size, message, error)
+               : status;
+}
+
+sandbox_status sbx_stream_next_lent(struct sbx_stream *stream,
+                                    const ProtobufCMessageDescriptor *descriptor, unsigned field,
+                                    const struct sbx_wait *wait, ProtobufCMessage **message,
+                                    struct sbx_lent *lent, sandbox_error *error)
+{
+    struct sbx_message *packed = NULL;
+    sandbox_status status = next_packed(stream, wait, &packed, error);
+    *lent = (struct sbx_lent){NULL, 0, NULL};
+    if (status != SANDBOX_OK)
+        return status;
+    size_t kept = sbx_message_last_field(packed, field, lent);
+    if (lent->data == NULL)
+        return unpack(stream->session, descriptor, packed, packed->size, message, error);
+    status = unpack(NULL, descriptor, packed, kept, message, error);
+    lent->block = packed;
+    if (status != SANDBOX_OK)
+        sbx_lent_free(stream, lent);
+    return status;
+}
+
+void sbx_lent_free(struct sbx_stream *stream, struct sbx_lent *lent)
+{
+    if (lent->block != NULL && stream != NULL)
+        sbx_message_free(stream->session, lent->block);
+    else
+        free(lent->block);
+    *lent = (struct sbx_lent){NULL, 0, NULL};
+}
+
+static sandbox_status next_packed(struct sbx_stream *stream, const struct sbx_wait *wait,
+                                  struct sbx_message **out, sandbox_error *error)
+{
     struct sbx_session *session = stream->session;
     for (;;) {
         sandbox_status status = wait_for_inbound(stream, false, wait, error);
         if (status != SANDBOX_OK)
             return status;
         pthread_mutex_lock(&session->mutex);
-        struct sbx_message *packed = take_inbound(stream);
-        if (packed == NULL && stream->over) /* else another thread was faster */
+        *out = take_inbound(stream);
+        if (*out == NULL && stream->over) /* else another thread was faster */
             status = tell_outcome(&stream->outcome, error);
         pthread_mutex_unlock(&session->mutex);
-        if (packed != NULL)
-            return unpack(descriptor, packed, message, error);
-        if (status != SANDBOX_OK)
+        if (*out != NULL || status != SANDBOX_OK)
             return status;
     }
 }
@@ -281,37 +321,6 @@ void sbx_stream_list_ready(struct sbx_stream *stream)
     session->ready_first = stream;
 }
 
-void sbx_queue_init(struct sbx_queue *queue)
-{
-    queue->first = NULL;
-    queue->last = &queue->first;
-}
-
-void sbx_queue_add(struct sbx_queue *queue, struct sbx_message *message)
-{
-    message->next = NULL;
-    *queue->last = message;
-    queue->last = &message->next;
-}
-
-struct sbx_message *sbx_queue_take(struct sbx_queue *queue)
-{
-    struct sbx_message *message = queue->first;
-    if (message != NULL) {
-        queue->first = message->next;
-        if (queue->first == NULL)
-            queue->last = &queue->first;
-    }
-    return message;
-}
-
-void sbx_queue_clear(struct sbx_queue *queue)
-{
-    struct sbx_message *message;
-    while ((message = sbx_queue_take(queue)) != NULL)
-        free(message);
-}
-
 /* The caller's reference, and its hold on the session. */
 static sandbox_status new_stream(struct sbx_session *session, const char *method, bool unary,
                                  const struct sbx_wait *wait, struct sbx_stream **out,
@@ -390,6 +399,7 @@ static struct sbx_message *pack(const ProtobufCMessage *message, sandbox_error *
         return NULL;
     }
     packed->size = (uint32_t)(SBX_PREFIX_BYTES + size);
+    packed->spare = false;
     packed->bytes[0] = 0;
     for (unsigned at = 0; at < 4; at++)
         packed->bytes[1 + at] = (uint8_t)(size >> (24 - 8 * at) & 0xff);
@@ -461,15 +471,18 @@ static void free_block(void *left, void *block)
     free(block);
 }
 
-static sandbox_status unpack(const ProtobufCMessageDescriptor *descriptor,
-                             struct sbx_message *packed, ProtobufCMessage **out,
+/* Its first `size` bytes. Frees the message where the session is given. */
+static sandbox_status unpack(struct sbx_session *session,
+                             const ProtobufCMessageDescriptor *descriptor,
+                             struct sbx_message *packed, size_t size, ProtobufCMessage **out,
                              sandbox_error *error)
 {
     size_t budget = UNPACKED_MAX;
     ProtobufCAllocator allocator = {allocate_within, free_block, &budget};
     ProtobufCMessage *message =
-        protobuf_c_message_unpack(descriptor, &allocator, packed->size, packed->bytes);
-    free(packed);
+        protobuf_c_message_unpack(descriptor, &allocator, size, packed->bytes);
+    if (session != NULL)
+        sbx_message_free(session, packed);
     if (message == NULL)
         return sbx_fail_for(error, SANDBOX_FAILED, "malformed-answer",
                             "the agent sent a message that is none of the protocol");
@@ -486,7 +499,7 @@ static sandbox_status conclude_call(struct sbx_stream *stream, bool repeatable,
     struct sbx_message *packed = take_inbound(stream);
     pthread_mutex_unlock(&stream->session->mutex);
     if (outcome.status == SANDBOX_OK && packed != NULL)
-        return unpack(descriptor, packed, reply, error);
+        return unpack(stream->session, descriptor, packed, packed->size, reply, error);
     free(packed);
     sandbox_status status = tell_outcome(&outcome, error);
     bool in_doubt = outcome.lost || strcmp(outcome.reason, SBX_GAVE_UP) == 0;

@@ -4,7 +4,6 @@
  */
 
 #include "processes.h"
-#include "util/memory.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -49,10 +48,7 @@ void agent_process_write(struct agent_call *call, const ProtobufCMessage *messag
     if (process == NULL || !may_write(call, process, request))
         return;
     struct agent_write *write = calloc(1, sizeof *write);
-    uint8_t *data = sbx_copy_bytes(request->data.data, request->data.len);
-    if (write == NULL || data == NULL) {
-        free(write);
-        free(data);
+    if (write == NULL) {
         agent_call_fail(call, AGENT_RESOURCE_EXHAUSTED, "no-memory",
                         "the agent has no memory for the bytes");
         return;
@@ -60,9 +56,11 @@ void agent_process_write(struct agent_call *call, const ProtobufCMessage *messag
     *write = (struct agent_write){.call = call,
                                   .process = process,
                                   .offset = request->offset,
-                                  .data = data,
+                                  .data = request->data.data,
                                   .size = request->data.len,
                                   .end = request->end};
+    /* The bytes are taken over, not copied: the message is freed after this without them. */
+    ((Sandbox__V1__WriteRequest *)(uintptr_t)request)->data = (ProtobufCBinaryData){0, NULL};
     process->pending_bytes += write->size;
     *process->last_write = write;
     process->last_write = &write->next;
@@ -212,7 +210,6 @@ static void remove_write(struct agent_write *write)
         process->last_write = link;
     process->pending_bytes -= write->size;
     agent_call_set_data(write->call, NULL);
-    sbx_wipe(write->data, write->size);
     free(write->data);
     free(write);
 }
