@@ -474,7 +474,15 @@ def test_too_many_connections_are_cut_and_the_others_go_on(platform):
     finally:
         for connection in many:
             connection.close()
-    wait_until(lambda: platform.ask(do="hello") is not None, "there is room again")
+    wait_until(lambda: answers(platform), "there is room again")
+
+
+def answers(platform):
+    """A connection over the limit is cut, sometimes before it has asked."""
+    try:
+        return platform.ask(do="hello") is not None
+    except OSError:
+        return False
 
 
 def test_a_file_of_another_user_does_not_stop_destroy(platform):

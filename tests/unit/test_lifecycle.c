@@ -11,6 +11,7 @@
 #include "util/memory.h"
 #include <check.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -47,9 +48,25 @@ static void open_client(void)
                   error.message);
 }
 
+/* The platform outlives its callers, so it is told that nobody will come back. */
+static void stop_platform(void)
+{
+    struct sbx_wait wait = sbx_wait_alone(CALL_MS);
+    struct sbx_channel channel = SBX_CHANNEL;
+    char path[128], answer[256];
+    snprintf(path, sizeof path, "%s/socket", folder);
+    ck_assert_int_eq(sbx_channel_connect_unix(&channel, path, &wait, NULL), SANDBOX_OK);
+    ck_assert_int_eq(sbx_write_all(channel.write_fd, "{\"do\":\"stop\"}\n", 14), 0);
+    while (sbx_wait_descriptor(&wait, channel.read_fd, POLLIN, NULL) == SANDBOX_OK &&
+           read(channel.read_fd, answer, sizeof answer) > 0)
+        continue;
+    sbx_channel_end(&channel);
+}
+
 static void close_client(void)
 {
     sandbox_client_free(client);
+    stop_platform();
     ck_assert_int_eq(sbx_tree_remove(AT_FDCWD, folder, NULL), SANDBOX_OK);
 }
 
