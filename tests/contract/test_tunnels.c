@@ -198,6 +198,59 @@ START_TEST(a_file_beyond_four_gigabytes_is_copied_whole)
 }
 END_TEST
 
+static void fill(const char *path, size_t size, unsigned seed)
+{
+    uint8_t block[65536];
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    ck_assert_int_ge(fd, 0);
+    for (size_t left = size; left > 0;) {
+        size_t piece = left < sizeof block ? left : sizeof block;
+        for (size_t at = 0; at < piece; at++) {
+            seed = seed * 1103515245u + 12345u;
+            block[at] = (uint8_t)(seed >> 16);
+        }
+        ck_assert_int_eq(write(fd, block, piece), (ssize_t)piece);
+        left -= piece;
+    }
+    close(fd);
+}
+
+/* A large file and many small ones, both ways, to the last byte. */
+START_TEST(a_tree_of_many_files_and_a_large_one_comes_back_the_same)
+{
+    const unsigned files = is_long() ? 10000 : 500;
+    const size_t large = is_long() ? (size_t)1 << 30 : (size_t)16 << 20;
+    char folder[64] = "/tmp/sandbox-tree-XXXXXX", path[160], command[320];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/sent", folder);
+    ck_assert_int_eq(mkdir(path, 0755), 0);
+    for (unsigned n = 0; n < files; n++) {
+        if (n % 100 == 0) {
+            snprintf(path, sizeof path, "%s/sent/%u", folder, n / 100);
+            ck_assert_int_eq(mkdir(path, 0755), 0);
+        }
+        snprintf(path, sizeof path, "%s/sent/%u/%u", folder, n / 100, n);
+        fill(path, n % 3000, n);
+    }
+    snprintf(path, sizeof path, "%s/sent/large", folder);
+    fill(path, large, 1);
+
+    char back[96];
+    snprintf(path, sizeof path, "%s/sent", folder);
+    snprintf(back, sizeof back, "%s/back", folder);
+    sandbox_copy_result up = {SANDBOX_COPY_RESULT}, down = {SANDBOX_COPY_RESULT};
+    good(sandbox_file_upload(workspace, path, "tree", NULL, NULL, &up, &error));
+    good(sandbox_file_download(workspace, "tree", back, NULL, NULL, &down, &error));
+    ck_assert_uint_eq(up.bytes, down.bytes);
+    ck_assert_uint_eq(up.entries, down.entries);
+    snprintf(command, sizeof command, "diff -r %s/sent %s/back && rm -rf %s", folder, folder,
+             folder);
+    FILE *compared = popen(command, "re");
+    ck_assert_ptr_nonnull(compared);
+    ck_assert_int_eq(pclose(compared), 0);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *suite = suite_create("tunnels");
@@ -208,6 +261,7 @@ static Suite *make(void)
     tcase_add_test(all, silence_ends_nothing);
     tcase_add_test(all, a_silent_peer_costs_the_deadline_and_no_more);
     tcase_add_test(all, a_file_beyond_four_gigabytes_is_copied_whole);
+    tcase_add_test(all, a_tree_of_many_files_and_a_large_one_comes_back_the_same);
     suite_add_tcase(suite, all);
     return suite;
 }
