@@ -2,6 +2,7 @@
  * What the library is measured against: a program that moves bytes and does nothing else, run in
  * the same sandbox. By itself, its streams on the pipes of `runsc exec`, it is the floor; behind
  * the agent's own relay it is the peer: the same way as the library's bytes, without a protocol.
+ * Like anything that serves more than one connection, it asks poll() before it reads.
  *
  *     echo [COMMAND]       over the standard streams
  *     echo serve SOCKET    for every connection, the COMMAND being its first line
@@ -13,6 +14,7 @@
  */
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +37,12 @@ static bool write_all(int fd, size_t size)
     return true;
 }
 
+static ssize_t read_ready(int fd, void *block, size_t size)
+{
+    struct pollfd watched = {fd, POLLIN, 0};
+    return poll(&watched, 1, -1) == 1 ? read(fd, block, size) : -1;
+}
+
 static bool give(int out, unsigned long long left)
 {
     while (left > 0) {
@@ -50,7 +58,7 @@ static bool give(int out, unsigned long long left)
 static bool take(int in, int out, unsigned long long left, int file)
 {
     while (left > 0) {
-        ssize_t size = read(in, memory, sizeof memory);
+        ssize_t size = read_ready(in, memory, sizeof memory);
         if (size <= 0 || (file >= 0 && !write_all(file, (size_t)size)))
             return false;
         left -= (unsigned long long)size < left ? (unsigned long long)size : left;
@@ -61,7 +69,7 @@ static bool take(int in, int out, unsigned long long left, int file)
 static bool echo(int in, int out)
 {
     ssize_t size;
-    while ((size = read(in, memory, sizeof memory)) > 0) {
+    while ((size = read_ready(in, memory, sizeof memory)) > 0) {
         if (!write_all(out, (size_t)size))
             return false;
     }
@@ -72,7 +80,7 @@ static void carry(int from, int to)
 {
     static char block[1u << 20];
     ssize_t size;
-    while ((size = read(from, block, sizeof block)) > 0) {
+    while ((size = read_ready(from, block, sizeof block)) > 0) {
         for (ssize_t sent = 0, more; sent < size; sent += more) {
             more = write(to, block + sent, (size_t)(size - sent));
             if (more <= 0)
@@ -101,7 +109,7 @@ static bool behind_pipe(bool gives, unsigned long long count, int in, int out)
         close(ends[0]);
         for (unsigned long long left = count; left > 0;) {
             static char block[1u << 20];
-            ssize_t size = read(in, block, sizeof block);
+            ssize_t size = read_ready(in, block, sizeof block);
             if (size <= 0 || write(ends[1], block, (size_t)size) != size)
                 break;
             left -= (unsigned long long)size < left ? (unsigned long long)size : left;
