@@ -17,25 +17,13 @@ static sandbox_workspace *workspace;
 
 static void set_up(void)
 {
-    sandbox_client_options options = {SANDBOX_CLIENT_OPTIONS, .uri = harness_uri()};
     const char *const env[] = {"FROM_WORKSPACE=yes", "SECRET=s3cr3t-value-of-the-test", NULL};
-    sandbox_workspace_options how = {SANDBOX_WORKSPACE_OPTIONS, .name = "cases", .env = env};
-    good(sandbox_client_open(&options, NULL, &client, &error));
-    good(sandbox_workspace_open(client, &how, NULL, &workspace, &error));
+    contract_open("cases", env, &client, &workspace);
 }
 
 static void tear_down(void)
 {
-    good(sandbox_workspace_delete(workspace, NULL, &error));
-    sandbox_workspace_free(workspace);
-    sandbox_client_free(client);
-}
-
-static unsigned long wanted(unsigned long usual)
-{
-    const char *given = getenv("SANDBOX_TEST_COUNT");
-    unsigned long count = given == NULL ? 0 : strtoul(given, NULL, 10);
-    return count == 0 ? usual : count;
+    contract_close(client, workspace);
 }
 
 static sandbox_process_result *run_limited(const char *command, size_t limit)
@@ -89,7 +77,7 @@ END_TEST
 /* P004: nothing of what a command printed is lost when it ends at once and the reader is slow. */
 START_TEST(a_print_and_exit_is_complete_with_a_slow_reader)
 {
-    for (unsigned long count = wanted(20); count > 0; count--) {
+    for (unsigned long count = contract_count(20); count > 0; count--) {
         sandbox_process_options options = {SANDBOX_PROCESS_OPTIONS, .command = "seq 1 100000"};
         sandbox_process *process = start(&options);
         sandbox_process_event event = {SANDBOX_PROCESS_EVENT};
@@ -139,7 +127,7 @@ static unsigned long resident_kib(void)
 /* P006, P034: whatever is printed, memory stays flat in the library and in the agent. */
 START_TEST(much_output_leaves_memory_flat)
 {
-    unsigned long mib = wanted(20) >= 200 ? 1024 : 64;
+    unsigned long mib = contract_count(20) >= 200 ? 1024 : 64;
     char command[100];
     snprintf(command, sizeof command, "head -c %luM /dev/zero", mib);
     sandbox_process_options options = {SANDBOX_PROCESS_OPTIONS, .command = command};
@@ -347,7 +335,7 @@ START_TEST(no_orphan_stays_a_zombie)
     char command[200];
     snprintf(command, sizeof command,
              "i=0; while [ $i -lt %lu ]; do (true & true & true &) ; i=$((i+1)); done",
-             wanted(20) * 5);
+             contract_count(20) * 5);
     sandbox_process_result_free(run(command));
     sandbox_process_result *result =
         run("sleep 0.2; cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '");

@@ -25,21 +25,16 @@ static char host[64]; /* a folder of the test's own on this machine */
 
 static void set_up(void)
 {
-    sandbox_client_options options = {SANDBOX_CLIENT_OPTIONS, .uri = harness_uri()};
-    sandbox_workspace_options how = {SANDBOX_WORKSPACE_OPTIONS, .name = "files"};
     umask(022);
     snprintf(host, sizeof host, "/tmp/sandbox-test-files-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(host));
     ck_assert_int_eq(chdir(host), 0);
-    good(sandbox_client_open(&options, NULL, &client, &error));
-    good(sandbox_workspace_open(client, &how, NULL, &workspace, &error));
+    contract_open("files", NULL, &client, &workspace);
 }
 
 static void tear_down(void)
 {
-    good(sandbox_workspace_delete(workspace, NULL, &error));
-    sandbox_workspace_free(workspace);
-    sandbox_client_free(client);
+    contract_close(client, workspace);
     ck_assert_int_eq(chdir("/"), 0);
     ck_assert_int_eq(sbx_tree_erase(AT_FDCWD, host, NULL), 0);
 }

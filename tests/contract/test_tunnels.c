@@ -43,24 +43,18 @@ static const char silent_server[] =
 
 static void set_up(void)
 {
-    sandbox_client_options options = {SANDBOX_CLIENT_OPTIONS, .uri = harness_uri()};
-    sandbox_workspace_options how = {SANDBOX_WORKSPACE_OPTIONS, .name = "tunnels"};
-    good(sandbox_client_open(&options, NULL, &client, &error));
-    good(sandbox_workspace_open(client, &how, NULL, &workspace, &error));
+    contract_open("tunnels", NULL, &client, &workspace);
 }
 
 static void tear_down(void)
 {
-    good(sandbox_workspace_delete(workspace, NULL, &error));
     sandbox_process_free(server);
-    sandbox_workspace_free(workspace);
-    sandbox_client_free(client);
+    contract_close(client, workspace);
 }
 
 static bool is_long(void)
 {
-    const char *given = getenv("SANDBOX_TEST_COUNT");
-    return given != NULL && strtoul(given, NULL, 10) >= 200;
+    return contract_count(1) >= 200;
 }
 
 static void serve(const char *command)
@@ -251,6 +245,53 @@ START_TEST(a_tree_of_many_files_and_a_large_one_comes_back_the_same)
 }
 END_TEST
 
+static void in_workspace(const char *command)
+{
+    sandbox_process_options options = {SANDBOX_PROCESS_OPTIONS, .command = command};
+    sandbox_process_result *result = NULL;
+    good(sandbox_process_run(workspace, &options, NULL, NULL, &result, &error));
+    ck_assert_int_eq(result->exit.code, 0);
+    sandbox_process_result_free(result);
+}
+
+/* P094: what is mostly hole fills no disk here, and where holes are not told a limit ends it. */
+START_TEST(four_terabytes_of_hole_do_not_fill_this_machine)
+{
+    char back[] = "/tmp/sandbox-hole-XXXXXX";
+    struct stat copied;
+    ck_assert_int_ge(close(mkstemp(back)), 0);
+    unlink(back);
+    in_workspace("truncate -s 4T hole");
+    if (harness_is_memory()) {
+        good(sandbox_file_download(workspace, "hole", back, NULL, NULL, NULL, &error));
+        ck_assert_int_eq(stat(back, &copied), 0);
+        ck_assert_int_eq(copied.st_size, (off_t)4 << 40);
+        ck_assert_int_lt(copied.st_blocks, 4096);
+        unlink(back);
+    } else {
+        sandbox_copy_options options = {SANDBOX_COPY_OPTIONS, .max_bytes = 1 << 20};
+        bad(SANDBOX_LIMIT,
+            sandbox_file_download(workspace, "hole", back, &options, NULL, NULL, &error));
+        ck_assert_int_ne(access(back, F_OK), 0);
+    }
+}
+END_TEST
+
+/* P094: more entries than the default allows, and nothing of them is left. */
+START_TEST(a_million_entries_reach_the_limit)
+{
+    char back[] = "/tmp/sandbox-many-XXXXXX";
+    sandbox_copy_options options = {SANDBOX_COPY_OPTIONS, .max_entries = is_long() ? 0 : 5000};
+    ck_assert_ptr_nonnull(mkdtemp(back));
+    ck_assert_int_eq(rmdir(back), 0);
+    in_workspace(is_long() ? "mkdir many && cd many && seq 1000000 | xargs touch"
+                           : "mkdir many && cd many && seq 10000 | xargs touch");
+    bad(SANDBOX_LIMIT,
+        sandbox_file_download(workspace, "many", back, &options, NULL, NULL, &error));
+    ck_assert_int_ne(access(back, F_OK), 0);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *suite = suite_create("tunnels");
@@ -261,6 +302,8 @@ static Suite *make(void)
     tcase_add_test(all, silence_ends_nothing);
     tcase_add_test(all, a_silent_peer_costs_the_deadline_and_no_more);
     tcase_add_test(all, a_file_beyond_four_gigabytes_is_copied_whole);
+    tcase_add_test(all, four_terabytes_of_hole_do_not_fill_this_machine);
+    tcase_add_test(all, a_million_entries_reach_the_limit);
     tcase_add_test(all, a_tree_of_many_files_and_a_large_one_comes_back_the_same);
     suite_add_tcase(suite, all);
     return suite;

@@ -14,18 +14,13 @@ static sandbox_workspace *workspace;
 
 static void set_up(void)
 {
-    sandbox_client_options options = {SANDBOX_CLIENT_OPTIONS, .uri = harness_uri()};
     const char *const env[] = {"FROM_WORKSPACE=yes", NULL};
-    sandbox_workspace_options how = {SANDBOX_WORKSPACE_OPTIONS, .name = "work", .env = env};
-    good(sandbox_client_open(&options, NULL, &client, &error));
-    good(sandbox_workspace_open(client, &how, NULL, &workspace, &error));
+    contract_open("work", env, &client, &workspace);
 }
 
 static void tear_down(void)
 {
-    good(sandbox_workspace_delete(workspace, NULL, &error));
-    sandbox_workspace_free(workspace);
-    sandbox_client_free(client);
+    contract_close(client, workspace);
 }
 
 static sandbox_process_result *run(const char *command, const char *input)
