@@ -53,6 +53,7 @@ sandbox_status sandbox_client_open(const sandbox_client_options *given, const sa
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a client");
     pthread_mutex_init(&client->lock, NULL);
     sbx_list_cache_init(&client->listed);
+    sbx_events_init(&client->events);
     atomic_init(&client->references, 1);
     client->pid = getpid();
     client->clock = &sbx_system_clock;

@@ -39,6 +39,10 @@ const char *sandbox_status_name(sandbox_status status)
         return "conflict";
     case SANDBOX_FAILED:
         return "failed";
+    case SANDBOX_SUSPENDED:
+        return "suspended";
+    case SANDBOX_NOT_RESTORED:
+        return "not restored";
     }
     return "?";
 }

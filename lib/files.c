@@ -188,11 +188,22 @@ sandbox_status sbx_file_ask(sandbox_workspace *workspace, const char *method,
                             const struct sbx_wait *wait, struct sbx_stream **stream,
                             ProtobufCMessage **first, sandbox_error *error)
 {
-    sandbox_status status =
-        ask_once(workspace, method, request, descriptor, wait, stream, first, error);
-    if (status == SANDBOX_UNAVAILABLE && sbx_wait_check(wait, NULL) == SANDBOX_OK)
-        status = ask_once(workspace, method, request, descriptor, wait, stream, first, error);
-    return status;
+    sandbox_error own = {0};
+    error = error == NULL ? &own : error;
+    for (bool again = true;;) {
+        sandbox_status status =
+            ask_once(workspace, method, request, descriptor, wait, stream, first, error);
+        if (status == SANDBOX_OK || status == SANDBOX_CLOSED)
+            return status;
+        bool refused = sbx_workspace_is_refused(status, error);
+        if (refused)
+            status = sbx_workspace_begin_again(workspace, status, wait, error);
+        bool broken = !refused && again && status == SANDBOX_UNAVAILABLE &&
+                      sbx_wait_check(wait, NULL) == SANDBOX_OK;
+        if (status != SANDBOX_OK && !broken)
+            return status;
+        again = again && !broken;
+    }
 }
 
 bool sbx_turn_init(struct sbx_turn *turn)
@@ -234,7 +245,7 @@ void sbx_turn_leave(struct sbx_turn *turn)
 
 sandbox_status sbx_file_answer_lost(sandbox_status status, sandbox_error *error)
 {
-    if (status == SANDBOX_UNAVAILABLE)
+    if (status == SANDBOX_UNAVAILABLE && !sbx_workspace_is_refused(status, error))
         return sbx_fail_for(error, SANDBOX_UNKNOWN, "answer-lost",
                             "the connection broke before the agent's answer came; look before "
                             "repeating it");

@@ -62,30 +62,45 @@ static void free_unpacker(struct sbx_unpacker **unpacker)
     sbx_unpacker_free(*unpacker);
 }
 
+static sandbox_status upload(struct copy *copy, sandbox_workspace *workspace,
+                             sandbox_copy_result *result, sandbox_error *error)
+{
+    SBX_ON_EXIT(free_packer) struct sbx_packer *packer = NULL;
+    Sandbox__V1__TreeChunk message = SANDBOX__V1__TREE_CHUNK__INIT;
+    sbx_stream_free(sbx_take(copy->stream));
+    sandbox_status status =
+        sbx_packer_new(copy->host.parent, copy->host.name, &copy->limits, &packer, error);
+    if (status == SANDBOX_OK)
+        status = sbx_workspace_stream(workspace, "/sandbox.v1.Files/Upload", &copy->wait,
+                                      &copy->stream, error);
+    message.open = &copy->opening;
+    if (status == SANDBOX_OK)
+        status = sbx_stream_send(copy->stream, &message.base, &copy->wait, error);
+    if (status == SANDBOX_OK)
+        status = send_tree(copy, packer, error);
+    if (status == SANDBOX_OK)
+        status = end_upload(copy, sbx_packer_count(packer), result, error);
+    if (status == SANDBOX_OK)
+        tell_progress(copy, sbx_packer_count(packer), sbx_packer_path(packer), true);
+    return status;
+}
+
 sandbox_status sandbox_file_upload(sandbox_workspace *workspace, const char *host_path,
                                    const char *guest_path, const sandbox_copy_options *given,
                                    const sandbox_call *call, sandbox_copy_result *result,
                                    sandbox_error *error)
 {
     SBX_ON_EXIT(end) struct copy copy = {.host = {.parent = -1}};
-    SBX_ON_EXIT(free_packer) struct sbx_packer *packer = NULL;
-    Sandbox__V1__TreeChunk message = SANDBOX__V1__TREE_CHUNK__INIT;
+    sandbox_error own = {0};
+    error = error == NULL ? &own : error;
     sandbox_status status =
         begin(&copy, workspace, host_path, guest_path, given, call, result, error);
-    if (status == SANDBOX_OK)
-        status = sbx_packer_new(copy.host.parent, copy.host.name, &copy.limits, &packer, error);
-    if (status == SANDBOX_OK)
-        status = sbx_workspace_stream(workspace, "/sandbox.v1.Files/Upload", &copy.wait,
-                                      &copy.stream, error);
-    message.open = &copy.opening;
-    if (status == SANDBOX_OK)
-        status = sbx_stream_send(copy.stream, &message.base, &copy.wait, error);
-    if (status == SANDBOX_OK)
-        status = send_tree(&copy, packer, error);
-    if (status == SANDBOX_OK)
-        status = end_upload(&copy, sbx_packer_count(packer), result, error);
-    if (status == SANDBOX_OK)
-        tell_progress(&copy, sbx_packer_count(packer), sbx_packer_path(packer), true);
+    while (status == SANDBOX_OK) {
+        status = upload(&copy, workspace, result, error);
+        if (status == SANDBOX_OK)
+            return SANDBOX_OK;
+        status = sbx_workspace_begin_again(workspace, status, &copy.wait, error);
+    }
     return status;
 }
 

@@ -96,6 +96,18 @@ void sandbox_file_writer_free(sandbox_file_writer *writer)
     free(writer);
 }
 
+static sandbox_status write_whole(sandbox_workspace *workspace, const char *path,
+                                  const sandbox_write_options *options, const void *data,
+                                  size_t data_size, const struct sbx_wait *wait,
+                                  sandbox_error *error)
+{
+    SBX_ON_EXIT(free_writer) sandbox_file_writer *writer = NULL;
+    sandbox_status status = open_writer(workspace, path, options, wait, &writer, error);
+    if (status == SANDBOX_OK)
+        status = send_data(writer, data, data_size, wait, error);
+    return status == SANDBOX_OK ? commit(writer, wait, error) : status;
+}
+
 sandbox_status sandbox_file_write(sandbox_workspace *workspace, const char *path,
                                   const void *data, size_t data_size,
                                   const sandbox_write_options *given, const sandbox_call *call,
@@ -110,13 +122,14 @@ sandbox_status sandbox_file_write(sandbox_workspace *workspace, const char *path
         status = sbx_options_adopt(&options, sizeof options, given, error);
     if (status == SANDBOX_OK)
         status = sbx_wait_begin(&wait, call, WHOLE_MS, error);
-    SBX_ON_EXIT(free_writer) sandbox_file_writer *writer = NULL;
-    if (status == SANDBOX_OK)
-        status = open_writer(workspace, path, &options, &wait, &writer, error);
-    if (status == SANDBOX_OK)
-        status = send_data(writer, data, data_size, &wait, error);
-    if (status == SANDBOX_OK)
-        status = commit(writer, &wait, error);
+    sandbox_error own = {0};
+    error = error == NULL ? &own : error;
+    while (status == SANDBOX_OK) {
+        status = write_whole(workspace, path, &options, data, data_size, &wait, error);
+        if (status == SANDBOX_OK)
+            return SANDBOX_OK;
+        status = sbx_workspace_begin_again(workspace, status, &wait, error);
+    }
     return status;
 }
 

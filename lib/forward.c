@@ -280,11 +280,10 @@ static struct sbx_stream *dial(sandbox_forward *forward, bool stale)
 {
     struct sbx_wait wait = sbx_wait_alone(DIAL_MS);
     wait.cancel = forward->cancel;
-    struct sbx_session *session = NULL;
-    if (stale && sbx_workspace_session(forward->workspace, &wait, &session, NULL) == SANDBOX_OK) {
-        sbx_session_cut(session);
-        sbx_session_drop(session);
-    }
+    sandbox_error refusal = {.reason = "stale-epoch"};
+    if (stale && sbx_workspace_begin_again(forward->workspace, SANDBOX_CONFLICT, &wait,
+                                           &refusal) != SANDBOX_OK)
+        return NULL;
     struct sbx_stream *stream = NULL;
     if (sbx_workspace_stream(forward->workspace, "/sandbox.v1.Ports/Dial", &wait, &stream, NULL) !=
         SANDBOX_OK)

@@ -151,7 +151,9 @@ static bool take_message(struct sbx_link *link)
 /* Nothing of the host's has been read before the connection stood, so it may be tried again. */
 static void note_failure(struct sbx_link *link, sandbox_status status, const char *reason)
 {
-    link->stale = status == SANDBOX_CONFLICT && strcmp(reason, "stale-epoch") == 0;
+    sandbox_error refusal = {0};
+    snprintf(refusal.reason, sizeof refusal.reason, "%s", reason);
+    link->stale = sbx_workspace_is_refused(status, &refusal);
     bool again = !link->standing && !link->dialed_again &&
                  (status == SANDBOX_UNAVAILABLE || link->stale);
     if (!again) {

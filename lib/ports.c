@@ -257,22 +257,20 @@ static sandbox_status new_connection(sandbox_workspace *workspace, sandbox_conne
     return SANDBOX_OK;
 }
 
-/* A session that was opened with an epoch the agent has left behind is replaced, once. */
+/* Until the agent has looked at it. */
 static sandbox_status open_dial(sandbox_connection *connection, uint16_t port,
                                 const struct sbx_wait *wait, sandbox_error *error)
 {
     sandbox_error own = {0};
-    sandbox_status status = dial_once(connection, port, wait, &own);
-    struct sbx_session *session = NULL;
-    if (status == SANDBOX_CONFLICT && strcmp(own.reason, "stale-epoch") == 0 &&
-        sbx_workspace_session(connection->workspace, wait, &session, NULL) == SANDBOX_OK) {
-        sbx_session_cut(session);
-        sbx_session_drop(session);
-        status = dial_once(connection, port, wait, &own);
+    error = error == NULL ? &own : error;
+    for (;;) {
+        sandbox_status status = dial_once(connection, port, wait, error);
+        if (status == SANDBOX_OK)
+            return SANDBOX_OK;
+        status = sbx_workspace_begin_again(connection->workspace, status, wait, error);
+        if (status != SANDBOX_OK)
+            return status;
     }
-    if (status != SANDBOX_OK && error != NULL)
-        *error = own;
-    return status;
 }
 
 static sandbox_status dial_once(sandbox_connection *connection, uint16_t port,

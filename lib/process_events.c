@@ -18,7 +18,6 @@ static sandbox_status attach(sandbox_process *process, const struct sbx_wait *wa
                              sandbox_error *error);
 static sandbox_status recover(sandbox_process *process, sandbox_status status,
                               const struct sbx_wait *whole, sandbox_error *error);
-static void leave_session(sandbox_process *process, const struct sbx_wait *wait);
 static void set_stream(sandbox_process *process, struct sbx_stream *stream);
 static sandbox_status read_event(sandbox_process *process, sandbox_process_event *event,
                                  bool *given, sandbox_error *error);
@@ -184,26 +183,15 @@ static sandbox_status recover(sandbox_process *process, sandbox_status status,
     if (waited && (process->stream == NULL || error->reason[0] == '\0'))
         return status;
     set_stream(process, NULL);
-    bool stale = status == SANDBOX_CONFLICT && strcmp(error->reason, "stale-epoch") == 0;
-    if (stale)
-        leave_session(process, whole);
+    if (sbx_workspace_is_refused(status, error))
+        return sbx_workspace_begin_again(process->workspace, status, whole, error);
     if (status == SANDBOX_CLOSED)
         status = sbx_fail_for(error, SANDBOX_UNAVAILABLE, "exit-unknown",
                               "the agent ended the output and did not say how the process ended");
-    if ((status != SANDBOX_UNAVAILABLE && !stale) || process->failures >= SBX_TRIES)
+    if (status != SANDBOX_UNAVAILABLE || process->failures >= SBX_TRIES)
         return status;
     unsigned failures = process->failures++;
     return failures == 0 ? SANDBOX_OK : sbx_wait_pause(whole, 25u << failures, error);
-}
-
-/* The session was opened with an epoch that the agent has left behind: the next one is fresh. */
-static void leave_session(sandbox_process *process, const struct sbx_wait *wait)
-{
-    struct sbx_session *session = NULL;
-    if (sbx_workspace_session(process->workspace, wait, &session, NULL) != SANDBOX_OK)
-        return;
-    sbx_session_cut(session);
-    sbx_session_drop(session);
 }
 
 static void set_stream(sandbox_process *process, struct sbx_stream *stream)

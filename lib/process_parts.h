@@ -18,7 +18,7 @@
 #include <pthread.h>
 #include <sandbox/process.h>
 
-#define SBX_INPUT_PIECE (256u << 10) /* of input in one request */
+#define SBX_INPUT_PIECE (512u << 10) /* of input in one request */
 #define SBX_TRIES 5                  /* after lost connections, without any progress between */
 
 struct sandbox_process {

@@ -260,6 +260,8 @@ static sandbox_status note_write_failure(struct run *run, sandbox_status status,
                                          sandbox_error *error)
 {
     stop_writing(run);
+    if (error != NULL && sbx_workspace_is_refused(status, error))
+        return sbx_workspace_begin_again(run->process->workspace, status, run->wait, error);
     if (status == SANDBOX_UNAVAILABLE && ++run->write_failures < SBX_TRIES)
         return sbx_wait_pause(run->wait, 10u << run->write_failures, error);
     bool unwanted = status == SANDBOX_CLOSED || status == SANDBOX_FAILED;

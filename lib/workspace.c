@@ -1,5 +1,6 @@
 /* Workspaces: the public functions. Arguments are checked here, the work is core's. */
 
+#include "checks.h"
 #include "core/client.h"
 #include "core/lifecycle.h"
 #include "core/session.h"
@@ -19,8 +20,8 @@
 static sandbox_status settle_call(sandbox_client *client, const sandbox_call *call,
                                   uint32_t default_ms, const void *out, struct sbx_wait *wait,
                                   sandbox_error *error);
+static sandbox_status check_limits(const sandbox_workspace_options *settled, sandbox_error *error);
 static sandbox_status check_labels(const char *const *labels, sandbox_error *error);
-static sandbox_status check_environment(const char *const *env, sandbox_error *error);
 
 sandbox_status sandbox_workspace_create(sandbox_client *client,
                                         const sandbox_workspace_options *given,
@@ -174,18 +175,30 @@ sandbox_status sbx_workspace_options_settle(sandbox_workspace_options *settled,
         settled->user = "sandbox";
     if (strcmp(settled->user, "sandbox") != 0 && strcmp(settled->user, "root") != 0)
         return sbx_fail(error, SANDBOX_INVALID, "'user' must be \"sandbox\" or \"root\"");
-    if (settled->from != SANDBOX_FROM_NOTHING && settled->from != SANDBOX_FROM_LIVE_FILES)
+    if ((unsigned)settled->from > SANDBOX_FROM_SNAPSHOT)
         return sbx_fail(error, SANDBOX_INVALID, "'from' is none of the known values");
+    status = check_limits(settled, error);
+    if (status != SANDBOX_OK)
+        return status;
+    if (settled->process_limit == 0)
+        settled->process_limit = 4096;
+    status = sbx_checks_validate(settled->checks, error);
+    if (status == SANDBOX_OK)
+        status = check_labels(settled->labels, error);
+    return status == SANDBOX_OK ? sbx_workspace_environment_check(settled->env, error) : status;
+}
+
+static sandbox_status check_limits(const sandbox_workspace_options *settled, sandbox_error *error)
+{
     if (settled->memory_mib != 0 && settled->memory_mib < 64)
         return sbx_fail(error, SANDBOX_INVALID, "'memory_mib' must be at least 64");
     if (settled->cpu_millis != 0 && settled->cpu_millis < 10)
         return sbx_fail(error, SANDBOX_INVALID, "'cpu_millis' must be at least 10");
     if (settled->process_limit != 0 && settled->process_limit < 8)
         return sbx_fail(error, SANDBOX_INVALID, "'process_limit' must be at least 8");
-    if (settled->process_limit == 0)
-        settled->process_limit = 4096;
-    status = check_labels(settled->labels, error);
-    return status == SANDBOX_OK ? check_environment(settled->env, error) : status;
+    if (settled->retain > SBX_RETAIN_MAX)
+        return sbx_fail(error, SANDBOX_INVALID, "'retain' must be at most %d", SBX_RETAIN_MAX);
+    return SANDBOX_OK;
 }
 
 static sandbox_status settle_call(sandbox_client *client, const sandbox_call *call,
@@ -220,7 +233,7 @@ static sandbox_status check_labels(const char *const *labels, sandbox_error *err
 }
 
 /* Names only: a value may be a secret and must not come back in a message. */
-static sandbox_status check_environment(const char *const *env, sandbox_error *error)
+sandbox_status sbx_workspace_environment_check(const char *const *env, sandbox_error *error)
 {
     size_t total = 0;
     for (size_t n = 0; env != NULL && env[n] != NULL; n++) {

@@ -5,11 +5,12 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # To build the library and its programs, and to run workspaces over gVisor; to show them at work (a
 # workspace sees the host's userland, so what it shall run is installed here); to test everything.
 packages_to_build="meson ninja-build pkg-config gcc libc6-dev libuv1-dev libnghttp2-dev
-  libprotobuf-c-dev protobuf-c-compiler libcjson-dev libmbedtls-dev runsc"
+  libprotobuf-c-dev protobuf-c-compiler libcjson-dev libmbedtls-dev
+  libssl-dev libcurl4-openssl-dev runsc"
 packages_to_show="git python3 curl ca-certificates"
 packages_to_check="g++ clang clang-tidy cppcheck check libclang-rt-14-dev pmccabe
   protobuf-compiler python3 python3-grpcio python3-protobuf python3-pytest abigail-tools expect
-  mandoc curl git procps iproute2 util-linux"
+  mandoc spin curl git procps iproute2 util-linux"
 
 # fail SENTENCE: say what went wrong and stop.
 fail() {

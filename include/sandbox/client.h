@@ -33,6 +33,8 @@ typedef enum sandbox_ability {
     SANDBOX_CAN_LIMIT_PROCESSES = 3, /**< process_limit is enforced. */
     SANDBOX_CAN_LIMIT_DISK = 4,      /**< disk_mib is enforced. */
     SANDBOX_CAN_USE_IMAGES = 5,      /**< image may be given. */
+    SANDBOX_CAN_KEEP_FILES = 6,      /**< A suspended workspace keeps its files. */
+    SANDBOX_CAN_KEEP_MEMORY = 7,     /**< And its running processes. */
 } sandbox_ability;
 
 /**

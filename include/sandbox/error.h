@@ -31,6 +31,8 @@ typedef enum sandbox_status {
     SANDBOX_CLOSED = -14,      /**< The thing is gone: workspace deleted, stream at its end. */
     SANDBOX_CONFLICT = -15,    /**< Somebody else changed it, or it is not ours. */
     SANDBOX_FAILED = -16,      /**< It was tried and did not work; the message says why. */
+    SANDBOX_SUSPENDED = -17,   /**< The workspace is suspended; resume or open it, then repeat. */
+    SANDBOX_NOT_RESTORED = -18, /**< Not proven to be the same: blocked, the snapshot is kept. */
 } sandbox_status;
 
 /** Detail of a failure. 512 bytes, part of the ABI. */

@@ -4,6 +4,7 @@
 #ifndef SANDBOX_SANDBOX_H
 #define SANDBOX_SANDBOX_H
 
+#include <sandbox/activity.h>
 #include <sandbox/call.h>
 #include <sandbox/client.h>
 #include <sandbox/error.h>
@@ -12,7 +13,9 @@
 #include <sandbox/log.h>
 #include <sandbox/ports.h>
 #include <sandbox/process.h>
+#include <sandbox/snapshot.h>
 #include <sandbox/version.h>
+#include <sandbox/watch.h>
 #include <sandbox/workspace.h>
 
 #endif

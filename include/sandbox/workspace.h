@@ -22,12 +22,18 @@ typedef enum sandbox_state {
     SANDBOX_STATE_INTERRUPTED = 3, /**< Its instance is gone; its files are kept. */
     SANDBOX_STATE_DELETING = 4,
     SANDBOX_STATE_GONE = 5, /**< Deleted. */
+    SANDBOX_STATE_SUSPENDING = 6,
+    SANDBOX_STATE_SUSPENDED = 7, /**< No instance; all it is lies in a verified snapshot. */
+    SANDBOX_STATE_RESUMING = 8,
+    SANDBOX_STATE_BLOCKED = 9, /**< A resume was not proven; the snapshot is kept. Resume again. */
 } sandbox_state;
 
 /** From what an interrupted workspace goes on. */
 typedef enum sandbox_from {
     SANDBOX_FROM_NOTHING = 0,    /**< Do not go on: answer SANDBOX_INTERRUPTED. */
     SANDBOX_FROM_LIVE_FILES = 1, /**< A fresh instance over the files as they were left. */
+    SANDBOX_FROM_SNAPSHOT = 2,   /**< The recovery point; the files as they were left are kept as a
+                                      snapshot first. */
 } sandbox_from;
 
 /** How to make a workspace. A field left zero asks for the default. */
@@ -52,6 +58,12 @@ typedef struct sandbox_workspace_options {
      */
     uint64_t expires_after_ms;
     sandbox_from from; /**< sandbox_workspace_open() only. */
+    /** How many snapshots to keep, 1 to 16. Default: 3. */
+    uint32_t retain;
+    /** What sandbox_client_suspend_idle() goes by where it is not told. Default: 15 minutes. */
+    uint64_t suspend_after_idle_ms;
+    /** What to ask before a suspend, NULL-terminated, at most 8: "opencode:PORT". */
+    const char *const *checks;
 } sandbox_workspace_options;
 
 #define SANDBOX_WORKSPACE_OPTIONS .size = sizeof(sandbox_workspace_options)
@@ -67,11 +79,17 @@ typedef struct sandbox_workspace_info {
     const char *user;
     const char *image;       /**< "" for the driver's base. */
     const char *incarnation; /**< The platform's name of this very instance, or "". */
-    const char *operation;   /**< What is under way: "create", "delete", or "". */
+    const char *operation;   /**< What is under way: "create", "suspend", …, or "". */
     const char *const *labels; /**< NULL-terminated. */
     uint32_t memory_mib, cpu_millis, process_limit, disk_mib; /**< 0: no limit. */
     int64_t created_ms; /**< Unix time. */
     int64_t expires_ms; /**< Unix time, or 0 for never. */
+    const char *step;     /**< Of what is under way, or "". */
+    const char *snapshot; /**< The recovery point's id, or "" while there is none. */
+    int64_t snapshot_ms;  /**< When it was made, Unix time: what came later could be lost. */
+    uint32_t snapshot_count, retain;
+    uint64_t suspend_after_idle_ms; /**< 0: the default. */
+    const char *const *checks;      /**< NULL-terminated. */
 } sandbox_workspace_info;
 
 /**
@@ -100,11 +118,12 @@ SANDBOX_CHECKED sandbox_status sandbox_workspace_find(sandbox_client *client, co
 
 /**
  * A handle on a running workspace of that name: finds it, waits for or takes over another's
- * operation, goes on with an interrupted one where `from` says so, and makes one if there is
- * none (then the other options count).
+ * operation, resumes a suspended one, goes on with an interrupted one where `from` says so, and
+ * makes one if there is none (then the other options count).
  *
  * @param options  must hold a name
- * @return as sandbox_workspace_create(), but never SANDBOX_EXISTS; SANDBOX_INTERRUPTED
+ * @return as sandbox_workspace_create(), but never SANDBOX_EXISTS; SANDBOX_INTERRUPTED;
+ *         SANDBOX_NOT_RESTORED as sandbox_workspace_resume()
  */
 SANDBOX_CHECKED sandbox_status sandbox_workspace_open(sandbox_client *client,
                                                       const sandbox_workspace_options *options,

@@ -129,6 +129,7 @@ static struct sbx_session *new_session(struct sbx_loop *loop)
         free(session);
         return NULL;
     }
+    pthread_mutex_init(&session->io_mutex, NULL);
     session->loop = loop;
     atomic_init(&session->references, 1);
     session->alive = true;
@@ -166,6 +167,7 @@ static void on_closed(uv_handle_t *handle)
 static void forget(struct sbx_session *session)
 {
     pthread_mutex_destroy(&session->mutex);
+    pthread_mutex_destroy(&session->io_mutex);
     sbx_wipe(session->token, sizeof session->token);
     for (struct sbx_message *spare = session->spares; spare != NULL;) {
         struct sbx_message *next = spare->next;

@@ -16,7 +16,7 @@
 
 #define SBX_TOKEN_BYTES 32
 #define SBX_MESSAGE_MAX (4u << 20)
-#define SBX_STREAM_WINDOW (4 << 20)
+#define SBX_STREAM_WINDOW (8 << 20)
 
 struct sbx_session;
 

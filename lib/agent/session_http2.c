@@ -8,7 +8,8 @@
 #include <string.h>
 
 #define CONNECTION_WINDOW (64 << 20)
-#define FRAME_IN_MAX (256u << 10) /* fewer, larger frames: each costs both ends a call */
+#define FRAME_IN_MAX (257u << 10) /* fewer, larger frames: each costs both ends a call */
+#define FRAME_HEADER 9u
 #define HEADERS_MAX (64u << 10) /* bytes of headers and trailers of one call */
 #define HEADER_OVERHEAD 32      /* what HTTP/2 counts for each beside its bytes */
 #define TIMEOUT_MS_MAX 99999999u /* grpc-timeout has at most eight digits */
@@ -22,7 +23,9 @@ static ssize_t on_read_outbound(nghttp2_session *http2, int32_t id, uint8_t *roo
 static ssize_t choose_frame_size(nghttp2_session *http2, uint8_t type, int32_t id,
                                  int32_t session_window, int32_t stream_window,
                                  uint32_t remote_max, void *user_data);
-static size_t take_outbound(struct sbx_stream *stream, uint8_t *room, size_t size);
+static int on_send_data(nghttp2_session *http2, nghttp2_frame *frame, const uint8_t *header,
+                        size_t size, nghttp2_data_source *source, void *user_data);
+static void take_outbound(struct sbx_stream *stream, uint8_t *room, size_t size);
 static int on_before_send(nghttp2_session *http2, const nghttp2_frame *frame, void *user_data);
 static int on_begin_headers(nghttp2_session *http2, const nghttp2_frame *frame, void *user_data);
 static int on_header(nghttp2_session *http2, const nghttp2_frame *frame, const uint8_t *name,
@@ -127,6 +130,7 @@ static bool set_callbacks(nghttp2_session_callbacks *callbacks, nghttp2_option *
 {
     nghttp2_session_callbacks_set_before_frame_send_callback(callbacks, on_before_send);
     nghttp2_session_callbacks_set_data_source_read_length_callback(callbacks, choose_frame_size);
+    nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data);
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
@@ -181,20 +185,46 @@ static ssize_t on_read_outbound(nghttp2_session *http2, int32_t id, uint8_t *roo
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 
     pthread_mutex_lock(&session->mutex);
+    size_t used = stream->outbound_bytes < size ? stream->outbound_bytes : size;
+    bool finished = used == stream->outbound_bytes && stream->outbound_ended;
+    pthread_mutex_unlock(&session->mutex);
+    if (used == 0 && !finished)
+        return NGHTTP2_ERR_DEFERRED;
+    /* The bytes themselves go straight to what is written: on_send_data(). */
+    if (used > 0)
+        *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+    if (finished)
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+    stream->all_sent = finished;
+    return (ssize_t)used;
+}
+
+/* The header of a DATA frame that was made, and what on_read_outbound() promised for it. */
+static int on_send_data(nghttp2_session *http2, nghttp2_frame *frame, const uint8_t *header,
+                        size_t size, nghttp2_data_source *source, void *user_data)
+{
+    struct sbx_session *session = user_data;
+    struct sbx_stream *stream = nghttp2_session_get_stream_user_data(http2, frame->hd.stream_id);
+    if (stream == NULL)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    if (SBX_WRITE_BYTES - session->outbox_end < FRAME_HEADER + size)
+        return NGHTTP2_ERR_WOULDBLOCK;
+    uint8_t *room = session->outbox + session->outbox_end;
+    memcpy(room, header, FRAME_HEADER);
+
+    pthread_mutex_lock(&session->mutex);
     bool was_full = stream->outbound_bytes > SBX_SEND_QUEUE_BYTES;
-    size_t used = take_outbound(stream, room, size);
+    take_outbound(stream, room + FRAME_HEADER, size);
     bool has_room = was_full && stream->outbound_bytes <= SBX_SEND_QUEUE_BYTES;
-    bool finished = stream->outbound.first == NULL && stream->outbound_ended;
     if (has_room || stream->outbound.first == NULL)
         pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&session->mutex);
 
+    session->outbox_end += FRAME_HEADER + size;
+    session->produced += FRAME_HEADER + size;
     if (has_room)
         sbx_stream_list_ready(stream);
-    if (finished)
-        *flags |= NGHTTP2_DATA_FLAG_EOF;
-    stream->all_sent = finished;
-    return used == 0 && !finished ? NGHTTP2_ERR_DEFERRED : (ssize_t)used;
+    return 0;
 }
 
 static ssize_t choose_frame_size(nghttp2_session *http2, uint8_t type, int32_t id,
@@ -205,7 +235,7 @@ static ssize_t choose_frame_size(nghttp2_session *http2, uint8_t type, int32_t i
 }
 
 /* With the mutex held. */
-static size_t take_outbound(struct sbx_stream *stream, uint8_t *room, size_t size)
+static void take_outbound(struct sbx_stream *stream, uint8_t *room, size_t size)
 {
     size_t used = 0;
     while (used < size && stream->outbound.first != NULL) {
@@ -217,11 +247,10 @@ static size_t take_outbound(struct sbx_stream *stream, uint8_t *room, size_t siz
         stream->outbound_at += piece;
         if (piece == left) {
             stream->outbound_at = 0;
-            free(sbx_queue_take(&stream->outbound));
+            sbx_message_free_held(stream->session, sbx_queue_take(&stream->outbound));
         }
     }
     stream->outbound_bytes -= used;
-    return used;
 }
 
 /* Everything that was given before has been counted, so the frame begins here. */

@@ -5,6 +5,7 @@
 #include "agent/session_parts.h"
 #include "util/log.h"
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,12 +16,15 @@
 static bool begin_polling(struct sbx_session *session);
 static struct sbx_stream *take_dirty(struct sbx_session *session, bool *cut, uint32_t *ping_ms);
 static struct sbx_stream *unmark(struct sbx_stream *stream);
+static void serve_all(struct sbx_session *session, struct sbx_stream *stream);
 static void serve(struct sbx_session *session, struct sbx_stream *stream);
 static void settle(struct sbx_session *session);
 static void call_ready(struct sbx_session *session);
 static void flush(struct sbx_session *session);
 static bool fill_outbox(struct sbx_session *session);
 static bool write_outbox(struct sbx_session *session);
+static bool send_outbox(struct sbx_session *session);
+static void send_quietly(struct sbx_session *session);
 static void want_to_write(struct sbx_session *session, bool wants);
 static void on_readable(uv_poll_t *poll, int status, int events);
 static void on_writable(uv_poll_t *poll, int status, int events);
@@ -34,11 +38,13 @@ static void on_goodbye_time(uv_timer_t *timer);
 void sbx_session_begin_task(struct sbx_loop_task *task)
 {
     struct sbx_session *session = OWNER(task, start_task);
+    pthread_mutex_lock(&session->io_mutex);
     if (!sbx_http2_begin(session) || !begin_polling(session))
         session->failed = true;
     else
         uv_timer_start(&session->timer, on_ping_time, SBX_PING_MS, SBX_PING_MS);
     settle(session);
+    pthread_mutex_unlock(&session->io_mutex);
 }
 
 void sbx_session_pump_task(struct sbx_loop_task *task)
@@ -46,17 +52,70 @@ void sbx_session_pump_task(struct sbx_loop_task *task)
     struct sbx_session *session = OWNER(task, pump_task);
     bool cut = false;
     uint32_t ping_ms = 0;
+    pthread_mutex_lock(&session->io_mutex);
     struct sbx_stream *stream = take_dirty(session, &cut, &ping_ms);
     session->failed = session->failed || cut;
     if (!session->broken && !session->failed && uv_timer_get_repeat(&session->timer) != ping_ms)
         uv_timer_start(&session->timer, on_ping_time, ping_ms, ping_ms);
+    serve_all(session, stream);
+    settle(session);
+    pthread_mutex_unlock(&session->io_mutex);
+}
+
+/*
+ * What the loop needs not be woken for: with an idle channel a caller writes its request itself.
+ * Everything else, all that concerns the loop's handles among it, is left to the I/O thread.
+ */
+void sbx_session_pump_here(struct sbx_session *session)
+{
+    bool done = false;
+    if (pthread_mutex_trylock(&session->io_mutex) == 0) {
+        if (session->http2 != NULL && !session->failed && !session->wants_to_write &&
+            session->outbox_end == 0) {
+            bool cut = false;
+            uint32_t ping_ms = 0;
+            serve_all(session, take_dirty(session, &cut, &ping_ms));
+            session->failed = cut || !fill_outbox(session);
+            if (!session->failed)
+                send_quietly(session);
+            done = !session->failed && session->outbox_end == 0 && session->ready_first == NULL;
+        }
+        pthread_mutex_unlock(&session->io_mutex);
+    }
+    if (!done)
+        sbx_loop_post(session->loop, &session->pump_task);
+}
+
+/*
+ * The I/O thread has all signals blocked; this is a thread of the host's, which must not learn of
+ * a broken pipe by a signal. One that it has blocked itself, and perhaps waits for, stays its own.
+ */
+static void send_quietly(struct sbx_session *session)
+{
+    sigset_t pipe_only, before, pending;
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    sigemptyset(&pending);
+    pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+    if (sigismember(&before, SIGPIPE) == 1)
+        sigpending(&pending);
+    (void)send_outbox(session);
+    if (session->failed && sigismember(&pending, SIGPIPE) == 0) {
+        static const struct timespec at_once = {0, 0};
+        while (sigtimedwait(&pipe_only, NULL, &at_once) < 0 && errno == EINTR)
+            continue;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void serve_all(struct sbx_session *session, struct sbx_stream *stream)
+{
     while (stream != NULL) {
         struct sbx_stream *next = unmark(stream);
         serve(session, stream);
         sbx_stream_drop(stream);
         stream = next;
     }
-    settle(session);
 }
 
 /*
@@ -80,6 +139,12 @@ void sbx_session_end_task(struct sbx_loop_task *task)
 
 void sbx_stream_mark(struct sbx_stream *stream)
 {
+    sbx_stream_mark_only(stream);
+    sbx_loop_post(stream->session->loop, &stream->session->pump_task);
+}
+
+void sbx_stream_mark_only(struct sbx_stream *stream)
+{
     struct sbx_session *session = stream->session;
     if (!stream->dirty) {
         stream->dirty = true;
@@ -88,7 +153,6 @@ void sbx_stream_mark(struct sbx_stream *stream)
         *session->dirty_last = stream;
         session->dirty_last = &stream->next_dirty;
     }
-    sbx_loop_post(session->loop, &session->pump_task);
 }
 
 void sbx_session_set_ping(struct sbx_session *session, uint32_t ping_ms)
@@ -238,6 +302,14 @@ static bool fill_outbox(struct sbx_session *session)
 /* False where the channel takes no more for now, or never again. */
 static bool write_outbox(struct sbx_session *session)
 {
+    if (send_outbox(session))
+        return true;
+    want_to_write(session, true);
+    return false;
+}
+
+static bool send_outbox(struct sbx_session *session)
+{
     while (session->outbox_start < session->outbox_end) {
         ssize_t size = write(session->channel.write_fd, session->outbox + session->outbox_start,
                              session->outbox_end - session->outbox_start);
@@ -245,7 +317,6 @@ static bool write_outbox(struct sbx_session *session)
             continue;
         if (size < 0) {
             session->failed = errno != EAGAIN;
-            want_to_write(session, true);
             return false;
         }
         session->outbox_start += (size_t)size;
@@ -271,19 +342,23 @@ static void want_to_write(struct sbx_session *session, bool wants)
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
     struct sbx_session *session = poll->data;
+    pthread_mutex_lock(&session->io_mutex);
     if (status < 0)
         session->failed = true;
     else if (events & UV_READABLE)
         take_bytes(session);
     settle(session);
+    pthread_mutex_unlock(&session->io_mutex);
 }
 
 static void on_writable(uv_poll_t *poll, int status, int events)
 {
     struct sbx_session *session = poll->data;
+    pthread_mutex_lock(&session->io_mutex);
     if (status < 0)
         session->failed = true;
     settle(session);
+    pthread_mutex_unlock(&session->io_mutex);
 }
 
 static void take_bytes(struct sbx_session *session)
@@ -309,6 +384,7 @@ static void take_bytes(struct sbx_session *session)
 static void on_ping_time(uv_timer_t *timer)
 {
     struct sbx_session *session = timer->data;
+    pthread_mutex_lock(&session->io_mutex);
     if (session->awaits_ping) {
         sbx_log(SANDBOX_LOG_WARNING, "an agent did not answer a ping; its connection is cut");
         session->failed = true;
@@ -317,6 +393,7 @@ static void on_ping_time(uv_timer_t *timer)
         session->awaits_ping = true;
     }
     settle(session);
+    pthread_mutex_unlock(&session->io_mutex);
 }
 
 static void on_goodbye_time(uv_timer_t *timer)

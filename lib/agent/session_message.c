@@ -31,17 +31,24 @@ struct sbx_message *sbx_message_new(struct sbx_session *session, uint32_t size)
 
 void sbx_message_free(struct sbx_session *session, struct sbx_message *message)
 {
-    if (message != NULL && message->spare) {
-        pthread_mutex_lock(&session->mutex);
-        if (session->spare_count < SPARES_MAX) {
-            message->next = session->spares;
-            session->spares = message;
-            session->spare_count++;
-            message = NULL;
-        }
-        pthread_mutex_unlock(&session->mutex);
+    if (message == NULL || !message->spare) {
+        free(message);
+        return;
     }
-    free(message);
+    pthread_mutex_lock(&session->mutex);
+    sbx_message_free_held(session, message);
+    pthread_mutex_unlock(&session->mutex);
+}
+
+void sbx_message_free_held(struct sbx_session *session, struct sbx_message *message)
+{
+    if (message == NULL || !message->spare || session->spare_count >= SPARES_MAX) {
+        free(message);
+        return;
+    }
+    message->next = session->spares;
+    session->spares = message;
+    session->spare_count++;
 }
 
 void sbx_queue_init(struct sbx_queue *queue)

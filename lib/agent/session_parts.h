@@ -7,7 +7,9 @@
  *   session_stream.c  streams and calls as their callers see them
  *   session_message.c messages: their memory and their queues
  *
- * "I/O" fields belong to the I/O thread. All others are guarded by the session's mutex.
+ * "I/O" fields are guarded by the I/O mutex, which the I/O thread holds while it works on the
+ * session and a caller only if nobody does; what concerns the loop's handles is the I/O thread's
+ * alone. All others are guarded by the session's mutex, which may be taken with the other held.
  */
 #ifndef SBX_AGENT_SESSION_PARTS_H
 #define SBX_AGENT_SESSION_PARTS_H
@@ -21,8 +23,8 @@
 #define SBX_SEND_QUEUE_BYTES (1u << 20)  /* a sender waits while more is queued */
 #define SBX_PREFIX_BYTES 5               /* before every gRPC message: flag and size */
 #define SBX_READ_BYTES (256u << 10)
-#define SBX_WRITE_BYTES (1u << 20) /* gathered for one write */
-#define SBX_FRAME_OUT_MAX (256u << 10)   /* of data in one frame that we send */
+#define SBX_WRITE_BYTES ((1u << 20) + 4096) /* gathered for one write */
+#define SBX_FRAME_OUT_MAX (513u << 10)   /* of data in one frame that we send: a full message */
 #define SBX_PING_MS 20000
 #define SBX_PING_IDLE_MS 60000           /* idle for longer: no more pings */
 #define SBX_NEVER UINT64_MAX
@@ -114,6 +116,7 @@ struct sbx_session {
 
     struct sbx_loop_task start_task, pump_task, end_task;
 
+    pthread_mutex_t io_mutex;
     struct sbx_channel channel; /* I/O from here on */
     nghttp2_session *http2;
     uv_poll_t read_poll, write_poll;
@@ -146,6 +149,9 @@ void sbx_session_pump_task(struct sbx_loop_task *task);
 void sbx_session_end_task(struct sbx_loop_task *task);
 /* With the mutex held: the stream has something for the I/O thread. */
 void sbx_stream_mark(struct sbx_stream *stream);
+/* The same, followed by sbx_session_pump_here() with the mutex free: saves a wake-up, mostly. */
+void sbx_stream_mark_only(struct sbx_stream *stream);
+void sbx_session_pump_here(struct sbx_session *session);
 /* For tests of the keep-alive. */
 void sbx_session_set_ping(struct sbx_session *session, uint32_t ping_ms);
 
@@ -179,6 +185,8 @@ void sbx_stream_list_ready(struct sbx_stream *stream);
  */
 struct sbx_message *sbx_message_new(struct sbx_session *session, uint32_t size);
 void sbx_message_free(struct sbx_session *session, struct sbx_message *message);
+/* The same with the session's mutex held. */
+void sbx_message_free_held(struct sbx_session *session, struct sbx_message *message);
 
 /*
  * Where that field begins, and its bytes, if it is the last one and large: the message is all

@@ -17,7 +17,8 @@ static sandbox_status new_stream(struct sbx_session *session, const char *method
                                  sandbox_error *error);
 static sandbox_status enlist(struct sbx_stream *stream, sandbox_error *error);
 static void forget(struct sbx_stream *stream);
-static struct sbx_message *pack(const ProtobufCMessage *message, sandbox_error *error);
+static struct sbx_message *pack(struct sbx_session *session, const ProtobufCMessage *message,
+                                sandbox_error *error);
 static void queue_outbound(struct sbx_stream *stream, struct sbx_message *packed);
 static sandbox_status wait_for_inbound(struct sbx_stream *stream, bool whole,
                                        const struct sbx_wait *wait, sandbox_error *error);
@@ -50,13 +51,13 @@ sandbox_status sbx_session_call(struct sbx_session *session, const char *method,
     sandbox_status status = sbx_wait_check(wait, error);
     if (status != SANDBOX_OK)
         return status;
-    struct sbx_message *packed = pack(request, error);
+    struct sbx_message *packed = pack(session, request, error);
     if (packed == NULL)
         return error->status;
     SBX_ON_EXIT(free_stream) struct sbx_stream *stream = NULL;
     status = new_stream(session, method, true, wait, &stream, error);
     if (status != SANDBOX_OK) {
-        free(packed);
+        sbx_message_free(session, packed);
         return status;
     }
     /* The whole request is there before the I/O thread first looks: one wake-up for all of it. */
@@ -97,7 +98,7 @@ sandbox_status sbx_stream_send(struct sbx_stream *stream, const ProtobufCMessage
     struct sbx_session *session = stream->session;
     sandbox_error unasked = {0};
     error = error == NULL ? &unasked : error;
-    struct sbx_message *packed = pack(message, error);
+    struct sbx_message *packed = pack(session, message, error);
     if (packed == NULL)
         return error->status;
 
@@ -113,7 +114,7 @@ sandbox_status sbx_stream_send(struct sbx_stream *stream, const ProtobufCMessage
     else if (status == SANDBOX_OK)
         queue_outbound(stream, sbx_take(packed));
     pthread_mutex_unlock(&session->mutex);
-    free(packed);
+    sbx_message_free(session, packed);
     return status;
 }
 
@@ -367,9 +368,11 @@ static sandbox_status enlist(struct sbx_stream *stream, sandbox_error *error)
         if (stream->next != NULL)
             stream->next->previous = stream;
         session->streams = stream;
-        sbx_stream_mark(stream);
+        sbx_stream_mark_only(stream);
     }
     pthread_mutex_unlock(&session->mutex);
+    if (status == SANDBOX_OK)
+        sbx_session_pump_here(session);
     return status;
 }
 
@@ -385,7 +388,8 @@ static void forget(struct sbx_stream *stream)
 }
 
 /* With the prefix that goes before it on the wire. */
-static struct sbx_message *pack(const ProtobufCMessage *message, sandbox_error *error)
+static struct sbx_message *pack(struct sbx_session *session, const ProtobufCMessage *message,
+                                sandbox_error *error)
 {
     size_t size = protobuf_c_message_get_packed_size(message);
     if (size > SBX_MESSAGE_MAX) {
@@ -393,13 +397,11 @@ static struct sbx_message *pack(const ProtobufCMessage *message, sandbox_error *
                      "a request of %zu bytes is larger than the 4 MiB that one may have", size);
         return NULL;
     }
-    struct sbx_message *packed = malloc(sizeof *packed + SBX_PREFIX_BYTES + size);
+    struct sbx_message *packed = sbx_message_new(session, (uint32_t)(SBX_PREFIX_BYTES + size));
     if (packed == NULL) {
         sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a request");
         return NULL;
     }
-    packed->size = (uint32_t)(SBX_PREFIX_BYTES + size);
-    packed->spare = false;
     packed->bytes[0] = 0;
     for (unsigned at = 0; at < 4; at++)
         packed->bytes[1 + at] = (uint8_t)(size >> (24 - 8 * at) & 0xff);

@@ -70,6 +70,8 @@ unsigned sbx_grpc_of_status(sandbox_status status)
     case SANDBOX_BUSY:
     case SANDBOX_INTERRUPTED:
     case SANDBOX_UNAVAILABLE:
+    case SANDBOX_SUSPENDED:
+    case SANDBOX_NOT_RESTORED:
         return 14;
     case SANDBOX_FAILED:
         return 13;

@@ -70,6 +70,7 @@ static void *end_client(void *user_data)
     if (client->driver != NULL && client->state != NULL)
         client->driver->close(client->state);
     sbx_list_cache_free(&client->listed);
+    sbx_events_free(&client->events);
     pthread_mutex_destroy(&client->lock);
     free(client->uri);
     free(client);

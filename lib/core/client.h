@@ -7,6 +7,7 @@
 
 #include "agent/session.h"
 #include "core/driver.h"
+#include "core/events.h"
 #include "core/listing.h"
 #include "transport/loop.h"
 #include "util/clock.h"
@@ -28,6 +29,7 @@ struct sandbox_client {
     pthread_mutex_t lock; /* of the list of workspaces */
     sandbox_workspace *first;
     struct sbx_list_cache listed;
+    struct sbx_events events;
 };
 
 struct sandbox_workspace {
@@ -40,6 +42,7 @@ struct sandbox_workspace {
     pthread_cond_t changed;
     struct sbx_session *session;
     bool connecting;
+    bool borrowed; /* a handle for one question: it has this session and gets no other */
     sandbox_workspace *previous, *next; /* in the client's list, under its lock */
 };
 

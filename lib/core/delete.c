@@ -114,8 +114,11 @@ static bool note_leftover(void *user_data, const char *name, const char *text, s
     if (sbx_record_decode(text, size, &record, NULL) != SANDBOX_OK)
         return true;
     bool under_way = record.operation.kind[0] != '\0';
-    bool abandoned = under_way && sbx_operation_is_abandoned(leftovers->client, &record) &&
-                     strcmp(record.operation.kind, "restart") != 0;
+    /* A half made one and a half deleted one are leftovers; all else holds somebody's work. */
+    bool leftover_kind = strcmp(record.operation.kind, "create") == 0 ||
+                         strcmp(record.operation.kind, "delete") == 0;
+    bool abandoned = under_way && leftover_kind &&
+                     sbx_operation_is_abandoned(leftovers->client, &record);
     bool stands_still = !under_way && record.state == SANDBOX_STATE_DELETING;
     bool expired = !under_way && sbx_life_is_expired(leftovers->client, &record);
     if (!abandoned && !stands_still && !expired)

@@ -18,7 +18,7 @@
 #include "core/record.h"
 #include "transport/channel.h"
 #include "util/wait.h"
-#include <sandbox/client.h>
+#include <sandbox/snapshot.h>
 
 /* How an instance stands. */
 enum sbx_presence {
@@ -32,6 +32,33 @@ struct sbx_instance {
     enum sbx_presence presence;
     char incarnation[SBX_INCARNATION_TEXT]; /* of what runs */
     char detail[160];                       /* why it stopped, where the platform knows; or "" */
+};
+
+/* Bytes of a long step as they are moved. Any thread; NULL entries are not called. */
+struct sbx_progress {
+    void (*moved)(struct sbx_progress *progress, const char *step, uint64_t done, uint64_t total);
+};
+
+/* What a look at every byte of a snapshot found. */
+struct sbx_verdict {
+    sandbox_verdict verdict;
+    uint32_t files;
+    uint64_t bytes;
+    char evidence[240]; /* which file, which piece; no content */
+};
+
+/* What the platform itself says of a restore, beside what the agent proves. */
+enum sbx_evidence {
+    SBX_EVIDENCE_NONE = 0,  /* it says nothing, and never does */
+    SBX_EVIDENCE_CONFIRMED, /* it names this snapshot as restored */
+    SBX_EVIDENCE_MISSING,   /* it should say so, and does not yet */
+    SBX_EVIDENCE_CONTRARY,  /* it started cold, or restored another one */
+};
+
+struct sbx_restored {
+    char incarnation[SBX_INCARNATION_TEXT];
+    enum sbx_evidence evidence;
+    char detail[160]; /* the platform's words, or "" */
 };
 
 struct sbx_findings_sink {
@@ -109,13 +136,78 @@ struct sbx_driver {
      */
     sandbox_status (*discard)(void *state, const struct sbx_record *record,
                               const struct sbx_wait *wait, sandbox_error *error);
-    /* The same, and the files. Waits until nothing is left but the record. */
+    /* The same, and the files and snapshots. Waits until nothing is left but the record. */
     sandbox_status (*destroy)(void *state, const struct sbx_record *record,
                               const struct sbx_wait *wait, sandbox_error *error);
     /* A fresh byte channel to the agent of the recorded incarnation. */
     sandbox_status (*connect)(void *state, const struct sbx_record *record,
                               const struct sbx_wait *wait, struct sbx_channel *channel,
                               sandbox_error *error);
+
+    /*
+     * ---- snapshots; all NULL where there are none ----
+     *
+     * A snapshot is known by its id, which core draws and writes into the record before it calls
+     * snapshot_take(). Once taken it never changes, and needs nothing that is not in it or pinned
+     * by it.
+     */
+
+    /* Whether the agent must park TCP sockets before memory can be kept on this machine. */
+    bool (*needs_parking)(void *state, const struct sbx_record *record);
+    /*
+     * Whether a snapshot of this kind can be taken now: room, runtime, limits. Stops nothing and
+     * leaves nothing. SANDBOX_UNSUPPORTED: never of this kind; SANDBOX_LIMIT: no room.
+     */
+    sandbox_status (*snapshot_prepare)(void *state, const struct sbx_record *record,
+                                       const struct sbx_snapshot *snapshot,
+                                       const struct sbx_wait *wait, sandbox_error *error);
+    /*
+     * Takes it: of the sealed instance, or (FILES, no seal hash) of the files of a workspace that
+     * has no instance. When it returns the snapshot is complete and durable, and `snapshot` holds
+     * its digest and size; the instance may be gone (gvisor) or still sealed. On failure
+     * inspect() tells whether the instance is there; what was begun is removed.
+     */
+    sandbox_status (*snapshot_take)(void *state, const struct sbx_record *record,
+                                    struct sbx_snapshot *snapshot, struct sbx_progress *progress,
+                                    const struct sbx_wait *wait, sandbox_error *error);
+    /*
+     * What became of a snapshot whose taker has died: waits until whatever still works on it has
+     * ended, then completes it and fills in digest and size, or removes what there is of it
+     * (SANDBOX_NOT_FOUND).
+     */
+    sandbox_status (*snapshot_adopt)(void *state, const struct sbx_record *record,
+                                     struct sbx_snapshot *snapshot, const struct sbx_wait *wait,
+                                     sandbox_error *error);
+    /* Reads all of it and compares with its digest. Not fenced; SANDBOX_OK whatever the verdict. */
+    sandbox_status (*snapshot_verify)(void *state, const struct sbx_record *record,
+                                      const struct sbx_snapshot *snapshot,
+                                      struct sbx_progress *progress, const struct sbx_wait *wait,
+                                      struct sbx_verdict *out, sandbox_error *error);
+    /* What is not there is success. */
+    sandbox_status (*snapshot_remove)(void *state, const struct sbx_record *record,
+                                      const char *snapshot_id, const struct sbx_wait *wait,
+                                      sandbox_error *error);
+    /*
+     * Starts an instance that holds that snapshot, and returns once its agent, sealed, can be
+     * connected to. `keep` FILES: only its files, with a fresh agent that finds the seal file
+     * among them. There must be no instance. The caller has verified it; what changed since is
+     * refused (SANDBOX_NOT_RESTORED, "snapshot-damaged"). On failure nothing of the instance is
+     * left; the snapshot is as it was.
+     */
+    sandbox_status (*restore)(void *state, const struct sbx_record *record,
+                              const struct sbx_snapshot *snapshot, sandbox_keep keep,
+                              struct sbx_progress *progress, const struct sbx_wait *wait,
+                              struct sbx_restored *out, sandbox_error *error);
+    /* The platform's evidence for the recorded instance, once more. NULL: it never gives any. */
+    sandbox_status (*evidence)(void *state, const struct sbx_record *record,
+                               const struct sbx_snapshot *snapshot, const struct sbx_wait *wait,
+                               struct sbx_restored *out, sandbox_error *error);
+    /*
+     * Ends the sealed instance, whose snapshot is verified and in the record. Waits until gone;
+     * what is gone is success.
+     */
+    sandbox_status (*release)(void *state, const struct sbx_record *record,
+                              const struct sbx_wait *wait, sandbox_error *error);
 };
 
 extern const struct sbx_driver sbx_driver_gvisor;

@@ -7,6 +7,7 @@
 #include "core/delete.h"
 #include "core/janitor.h"
 #include "core/operation.h"
+#include "core/resume.h"
 #include "core/session.h"
 #include "core/start.h"
 #include "util/fail.h"
@@ -30,6 +31,10 @@ static sandbox_status open_existing(sandbox_client *client, struct sbx_record *r
 static sandbox_status check_alive(sandbox_client *client, const struct sbx_record *record,
                                   const struct sbx_wait *wait, sandbox_workspace **out,
                                   sandbox_error *error);
+static sandbox_status open_resumed(sandbox_client *client, const struct sbx_record *record,
+                                   const sandbox_workspace_options *options,
+                                   const struct sbx_wait *wait, sandbox_workspace **out,
+                                   sandbox_error *error);
 
 bool sbx_life_is_expired(const sandbox_client *client, const struct sbx_record *record)
 {
@@ -116,6 +121,10 @@ static sandbox_status fill_record(sandbox_client *client,
     snprintf(record->user, sizeof record->user, "%s", options->user);
     record->image = sbx_copy(options->image);
     record->labels = sbx_copy_strings(options->labels, &failed);
+    if (!failed)
+        record->checks = sbx_copy_strings(options->checks, &failed);
+    record->retain = options->retain == 0 ? SBX_RETAIN_DEFAULT : options->retain;
+    record->suspend_after_idle_ms = options->suspend_after_idle_ms;
     if (failed || (options->image != NULL && record->image == NULL))
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a workspace's record");
     record->memory_mib = options->memory_mib;
@@ -190,10 +199,10 @@ static sandbox_status clear_the_name(sandbox_client *client, const char *name,
         return status == SANDBOX_NOT_FOUND ? SANDBOX_OK : status;
     bool under_way = record.operation.kind[0] != '\0';
     bool abandoned = under_way && sbx_operation_is_abandoned(client, &record);
-    bool restarting = strcmp(record.operation.kind, "restart") == 0;
+    bool creating = strcmp(record.operation.kind, "create") == 0;
     if (record.state == SANDBOX_STATE_DELETING)
         return sbx_life_delete(client, name, record.id, wait, error);
-    if ((abandoned && !restarting) || (!under_way && sbx_life_is_expired(client, &record)))
+    if ((abandoned && creating) || (!under_way && sbx_life_is_expired(client, &record)))
         return sbx_delete_leftover(client, &record, wait, error);
     return sbx_fail(error, SANDBOX_EXISTS, "the name '%s' is taken", name);
 }
@@ -235,13 +244,40 @@ static sandbox_status open_existing(sandbox_client *client, struct sbx_record *r
         status = sbx_start_again(client, record, options->env, wait, out, error);
         return status == SANDBOX_CONFLICT ? SANDBOX_BUSY : status;
     }
-    if (record->state == SANDBOX_STATE_INTERRUPTED)
+    if (record->state == SANDBOX_STATE_INTERRUPTED && options->from == SANDBOX_FROM_NOTHING)
         return sbx_fail_for(error, SANDBOX_INTERRUPTED, "interrupted",
                             "the instance of '%s' is gone, its files are kept; open it from its "
-                            "live files, or delete it",
+                            "live files or its snapshot, or delete it",
                             record->name);
+    if (record->state == SANDBOX_STATE_INTERRUPTED || record->state == SANDBOX_STATE_SUSPENDED ||
+        record->state == SANDBOX_STATE_BLOCKED) {
+        status = open_resumed(client, record, options, wait, out, error);
+        return status == SANDBOX_CLOSED ? SANDBOX_BUSY : status;
+    }
     return sbx_fail(error, SANDBOX_FAILED, "'%s' is %s and nobody is at it; delete it",
                     record->name, sandbox_state_name(record->state));
+}
+
+/* Nothing but what was proven; whoever accepts less resumes by themselves. */
+static sandbox_status open_resumed(sandbox_client *client, const struct sbx_record *record,
+                                   const sandbox_workspace_options *options,
+                                   const struct sbx_wait *wait, sandbox_workspace **out,
+                                   sandbox_error *error)
+{
+    struct sbx_resume_request request = {.from = options->from, .environment = options->env,
+                                         .keep_environment = options->env == NULL};
+    sandbox_resume_result result = {SANDBOX_RESUME_RESULT};
+    sandbox_workspace *workspace = NULL;
+    sandbox_status status =
+        sbx_workspace_new(client, record->name, record->id, &workspace, error);
+    if (status == SANDBOX_OK)
+        status = sbx_life_resume(client, record->name, record->id, &request, wait, &result,
+                                 &workspace->session, error);
+    if (status == SANDBOX_OK)
+        *out = workspace;
+    else
+        sbx_workspace_drop(workspace);
+    return status;
 }
 
 /* A handle whose agent has just answered. */

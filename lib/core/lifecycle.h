@@ -28,6 +28,12 @@ sandbox_status sbx_life_renew(sandbox_workspace *workspace, uint64_t expires_aft
 sandbox_status sbx_life_sweep(sandbox_client *client, const struct sbx_wait *wait, size_t *count,
                               sandbox_error *error);
 
+/* Every operation whose owner has died. Goes on past one that fails, and answers with that. */
+sandbox_status sbx_life_recover(sandbox_client *client, const struct sbx_wait *wait,
+                                size_t *count, sandbox_error *error);
+/* "NAME=value" each, bounded. Of workspace.c, for whatever takes an environment. */
+sandbox_status sbx_workspace_environment_check(const char *const *env, sandbox_error *error);
+
 bool sbx_life_is_expired(const sandbox_client *client, const struct sbx_record *record);
 
 /* What has been seen: the recorded incarnation is gone. Writes `interrupted` if it still is so. */

@@ -7,7 +7,7 @@
 #define LIST_MAX 1000000u
 #define CACHE_MAX 20000u /* entries of about 1 KiB */
 
-static const char *const no_labels[] = {NULL};
+static const char *const nothing[] = {NULL};
 
 static int compare_entries(const void *a, const void *b);
 
@@ -22,6 +22,7 @@ sandbox_status sbx_entry_new(struct sbx_record *record, struct sbx_entry **out,
     *record = (struct sbx_record){0};
     struct sbx_record *own = &entry->record;
     cJSON_Delete(sbx_take(own->json));
+    const struct sbx_snapshot *point = sbx_record_snapshot(own, own->snapshot);
     entry->info = (sandbox_workspace_info){
         .size = sizeof entry->info,
         .id = own->id,
@@ -33,13 +34,20 @@ sandbox_status sbx_entry_new(struct sbx_record *record, struct sbx_entry **out,
         .image = own->image == NULL ? "" : own->image,
         .incarnation = own->incarnation,
         .operation = own->operation.kind,
-        .labels = own->labels == NULL ? no_labels : (const char *const *)own->labels,
+        .labels = own->labels == NULL ? nothing : (const char *const *)own->labels,
         .memory_mib = own->memory_mib,
         .cpu_millis = own->cpu_millis,
         .process_limit = own->process_limit,
         .disk_mib = own->disk_mib,
         .created_ms = own->created_ms,
         .expires_ms = own->expires_ms,
+        .step = own->operation.step,
+        .snapshot = own->snapshot,
+        .snapshot_ms = point == NULL ? 0 : point->created_ms,
+        .snapshot_count = (uint32_t)own->snapshot_count,
+        .retain = own->retain,
+        .suspend_after_idle_ms = own->suspend_after_idle_ms,
+        .checks = own->checks == NULL ? nothing : (const char *const *)own->checks,
     };
     *out = entry;
     return SANDBOX_OK;

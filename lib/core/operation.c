@@ -2,8 +2,10 @@
 
 #include "core/operation.h"
 #include "core/delete.h"
+#include "core/events.h"
 #include "core/janitor.h"
 #include "core/lifecycle.h"
+#include "core/recover.h"
 #include "core/store.h"
 #include "util/fail.h"
 #include "util/memory.h"
@@ -84,6 +86,8 @@ sandbox_status sbx_operation_settle(sandbox_client *client, const struct sbx_rec
         return status;
     if (strcmp(record->operation.kind, "restart") == 0)
         return undo_restart(client, record, wait, error);
+    if (sbx_recover_is_for(record))
+        return sbx_recover(client, record, wait, error);
     /* It may have ended well after all, just before its owner did: then it is not a leftover. */
     status = sbx_delete_leftover(client, record, wait, error);
     return status == SANDBOX_CONFLICT ? SANDBOX_OK : status;
@@ -115,6 +119,38 @@ static sandbox_status undo_restart(sandbox_client *client, const struct sbx_reco
     return sbx_store_change(client, record->name, wait, sbx_change_step, &step, NULL, error);
 }
 
+sandbox_status sbx_operation_step(sandbox_client *client, struct sbx_record *record,
+                                  struct sbx_step step, const struct sbx_wait *wait,
+                                  sandbox_error *error)
+{
+    char operation_id[SBX_ID_TEXT], kind[sizeof record->operation.kind];
+    memcpy(operation_id, record->operation.id, sizeof operation_id);
+    memcpy(kind, record->operation.kind, sizeof kind);
+    step.operation_id = operation_id;
+    sandbox_state before = record->state;
+    sandbox_status status =
+        sbx_store_change(client, record->name, wait, sbx_change_step, &step, record, error);
+    if (status == SANDBOX_OK && record->state != before)
+        sbx_events_state(client, record, kind);
+    return status;
+}
+
+static sandbox_status count_wish(struct sbx_record *record, void *user_data, sandbox_error *error)
+{
+    const struct sbx_record *seen = user_data;
+    if (strcmp(record->operation.id, seen->operation.id) != 0 || record->operation.wanted)
+        return sbx_fail(error, SANDBOX_CONFLICT, "there is nothing to ask for");
+    record->operation.wanted = true;
+    return SANDBOX_OK;
+}
+
+void sbx_operation_want(sandbox_client *client, const struct sbx_record *record,
+                        const struct sbx_wait *wait)
+{
+    (void)sbx_store_change(client, record->name, wait, count_wish, (void *)(uintptr_t)record, NULL,
+                           NULL);
+}
+
 sandbox_status sbx_change_step(struct sbx_record *record, void *user_data, sandbox_error *error)
 {
     const struct sbx_step *step = user_data;
@@ -132,6 +168,12 @@ sandbox_status sbx_change_step(struct sbx_record *record, void *user_data, sandb
         snprintf(record->incarnation, sizeof record->incarnation, "%s", step->incarnation);
     if (step->key_id != 0)
         record->key_id = step->key_id;
+    record->precious = record->precious || step->precious;
+    if (step->also != NULL) {
+        sandbox_status status = step->also(record, step->user_data, error);
+        if (status != SANDBOX_OK)
+            return status;
+    }
     if (step->step != NULL)
         snprintf(record->operation.step, sizeof record->operation.step, "%s", step->step);
     else
@@ -159,12 +201,20 @@ sandbox_status sbx_change_claim(struct sbx_record *record, void *user_data,
     if (!same && !sbx_transition_allowed(record->state, claim->state, claim->kind))
         return sbx_fail_for(error, SANDBOX_CONFLICT, "wrong-state", "'%s' is %s", record->name,
                             sandbox_state_name(record->state));
+    char step[sizeof record->operation.step];
+    memcpy(step, record->operation.step, sizeof step);
     record->state = claim->state;
     record->epoch++;
     /* A new instance must not be reachable with what the old one knew. */
     if (strcmp(claim->kind, "restart") == 0 && !sbx_id_fresh(record->run))
         return sbx_fail(error, SANDBOX_FAILED, "the kernel gives no random bytes");
-    return sbx_operation_begin(claim->client, record, claim->kind, error);
+    sandbox_status status = sbx_operation_begin(claim->client, record, claim->kind, error);
+    /* Whoever goes on must know how far it had come. */
+    if (same)
+        memcpy(record->operation.step, step, sizeof step);
+    else if (claim->step != NULL)
+        snprintf(record->operation.step, sizeof record->operation.step, "%s", claim->step);
+    return status;
 }
 
 sandbox_status sbx_change_interrupt(struct sbx_record *record, void *user_data,

@@ -16,10 +16,15 @@ bool sbx_operation_is_abandoned(const sandbox_client *client, const struct sbx_r
 
 /*
  * Wait until the recorded operation is over. If its owner has ended or its lease runs out, take
- * it over: a creation is rolled back, a restart leaves `interrupted`, a deletion is finished.
+ * it over: a creation is rolled back, a restart leaves `interrupted`, a deletion is finished, a
+ * suspend or resume is finished or rolled back (see recover.h).
  */
 sandbox_status sbx_operation_settle(sandbox_client *client, const struct sbx_record *record,
                                     const struct sbx_wait *wait, sandbox_error *error);
+
+/* Asks the owner of an interruptible suspend to let go: somebody wants to work. */
+void sbx_operation_want(sandbox_client *client, const struct sbx_record *record,
+                        const struct sbx_wait *wait);
 
 /*
  * Wait until the record has another operation, another state or none at all (SANDBOX_OK), or
@@ -37,8 +42,16 @@ struct sbx_step {
     const char *step;        /* NULL: the operation is done */
     const char *incarnation; /* NULL: as it is */
     uint32_t key_id;         /* 0: as it is */
+    bool precious;           /* false: as it is */
+    /* What else changes with it, NULL for nothing. */
+    sandbox_status (*also)(struct sbx_record *record, void *user_data, sandbox_error *error);
+    void *user_data;
 };
 sandbox_status sbx_change_step(struct sbx_record *record, void *step, sandbox_error *error);
+/* Writes the next step of the record's own operation, before it is taken; `record` is renewed. */
+sandbox_status sbx_operation_step(sandbox_client *client, struct sbx_record *record,
+                                  struct sbx_step step, const struct sbx_wait *wait,
+                                  sandbox_error *error);
 
 /* Claims the workspace for a new operation of ours, one epoch higher. */
 struct sbx_claim {
@@ -49,6 +62,7 @@ struct sbx_claim {
     const char *over;        /* the operation that may be taken over, or "" */
     /* Not NULL: why it is claimed was read from this; only if it still stands like that. */
     const struct sbx_record *seen;
+    const char *step; /* that it begins with; NULL: "begin" */
 };
 sandbox_status sbx_change_claim(struct sbx_record *record, void *claim, sandbox_error *error);
 

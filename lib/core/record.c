@@ -38,6 +38,7 @@ static const struct {
 
 static sandbox_status read_fields(struct sbx_record *record, sandbox_error *error);
 static bool write_fields(struct sbx_record *record);
+static bool write_strings(struct sbx_record *record, const char *name, char **texts);
 
 const char *sandbox_state_name(sandbox_state state)
 {
@@ -70,6 +71,8 @@ void sbx_record_clear(struct sbx_record *record)
 {
     free(record->image);
     sbx_free_strings(record->labels);
+    sbx_free_strings(record->checks);
+    free(record->snapshots);
     cJSON_Delete(record->json);
     *record = (struct sbx_record){0};
 }
@@ -155,24 +158,24 @@ static uint32_t take_number(struct cursor *cursor, const char *name)
     return number < 0 ? 0 : number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
 }
 
-static bool take_labels(struct cursor *cursor, struct sbx_record *record)
+static bool take_strings(struct cursor *cursor, const char *name, int limit, char ***out)
 {
-    const cJSON *labels = find(cursor, "labels");
-    int count = cJSON_GetArraySize(labels);
+    const cJSON *array = find(cursor, name);
+    int count = cJSON_GetArraySize(array);
     if (count == 0)
         return true;
-    if (count > SBX_LABELS_MAX)
+    if (count > limit)
         return false;
-    record->labels = calloc((size_t)count + 1, sizeof *record->labels);
+    *out = calloc((size_t)count + 1, sizeof **out);
     size_t at = 0;
-    const cJSON *label;
-    cJSON_ArrayForEach(label, labels)
+    const cJSON *item;
+    cJSON_ArrayForEach(item, array)
     {
-        const char *text = cJSON_GetStringValue(label);
-        if (record->labels == NULL || text == NULL)
+        const char *text = cJSON_GetStringValue(item);
+        if (*out == NULL || text == NULL)
             return false;
-        record->labels[at] = sbx_copy(text);
-        if (record->labels[at++] == NULL)
+        (*out)[at] = sbx_copy(text);
+        if ((*out)[at++] == NULL)
             return false;
     }
     return true;
@@ -189,6 +192,7 @@ static bool take_operation(struct cursor *outer, struct sbx_operation *operation
                 take_text(&cursor, "owner", operation->owner, sizeof operation->owner);
     operation->lease_ms = take_number(&cursor, "lease_ms");
     operation->renewals = take_number(&cursor, "renewals");
+    operation->wanted = cJSON_IsTrue(find(&cursor, "wanted"));
     return good;
 }
 
@@ -244,8 +248,13 @@ static sandbox_status read_fields(struct sbx_record *record, sandbox_error *erro
                take_text(&cursor, "run", record->run, sizeof record->run);
         record->key_id = take_number(&cursor, "key_id");
         good = good && take_text(&cursor, "user", record->user, sizeof record->user) &&
-               take_image(&cursor, record) && take_labels(&cursor, record);
+               take_image(&cursor, record) &&
+               take_strings(&cursor, "labels", SBX_LABELS_MAX, &record->labels);
         take_limits(&cursor, record);
+        good = good && sbx_record_read_snapshots(record) &&
+               take_strings(&cursor, "checks", SBX_CHECKS_MAX, &record->checks);
+        record->suspend_after_idle_ms =
+            (uint64_t)sbx_json_number(find(&cursor, "suspend_after_idle_ms"));
     }
     return good ? SANDBOX_OK : sbx_fail(error, SANDBOX_FAILED, "a damaged workspace record");
 }
@@ -257,20 +266,20 @@ static void remove_field(cJSON *json, const char *name)
         cJSON_DeleteItemFromObjectCaseSensitive(json, name);
 }
 
-static bool write_labels(struct sbx_record *record)
+static bool write_strings(struct sbx_record *record, const char *name, char **texts)
 {
-    remove_field(record->json, "labels");
-    if (record->labels == NULL)
+    remove_field(record->json, name);
+    if (texts == NULL)
         return true;
-    cJSON *labels = cJSON_AddArrayToObject(record->json, "labels");
-    for (size_t n = 0; labels != NULL && record->labels[n] != NULL; n++) {
-        cJSON *label = cJSON_CreateString(record->labels[n]);
-        if (label == NULL || !cJSON_AddItemToArray(labels, label)) {
-            cJSON_Delete(label);
+    cJSON *array = cJSON_AddArrayToObject(record->json, name);
+    for (size_t n = 0; array != NULL && texts[n] != NULL; n++) {
+        cJSON *text = cJSON_CreateString(texts[n]);
+        if (text == NULL || !cJSON_AddItemToArray(array, text)) {
+            cJSON_Delete(text);
             return false;
         }
     }
-    return labels != NULL;
+    return array != NULL;
 }
 
 static bool write_operation(struct sbx_record *record)
@@ -285,7 +294,19 @@ static bool write_operation(struct sbx_record *record)
            sbx_json_set_text(object, "step", operation->step) &&
            sbx_json_set_text(object, "owner", operation->owner) &&
            sbx_json_set_integer(object, "lease_ms", operation->lease_ms) &&
-           sbx_json_set_integer(object, "renewals", operation->renewals);
+           sbx_json_set_integer(object, "renewals", operation->renewals) &&
+           (!operation->wanted || cJSON_AddTrueToObject(object, "wanted") != NULL);
+}
+
+static bool write_limits(struct sbx_record *record)
+{
+    cJSON *json = record->json;
+    return sbx_json_set_integer(json, "memory_mib", record->memory_mib) &&
+           sbx_json_set_integer(json, "cpu_millis", record->cpu_millis) &&
+           sbx_json_set_integer(json, "process_limit", record->process_limit) &&
+           sbx_json_set_integer(json, "disk_mib", record->disk_mib) &&
+           sbx_json_set_integer(json, "created_ms", record->created_ms) &&
+           sbx_json_set_integer(json, "expires_ms", record->expires_ms);
 }
 
 static bool write_fields(struct sbx_record *record)
@@ -302,10 +323,8 @@ static bool write_fields(struct sbx_record *record)
            sbx_json_set_integer(json, "key_id", record->key_id) &&
            sbx_json_set_text(json, "user", record->user) &&
            sbx_json_set_text(json, "image", record->image == NULL ? "" : record->image) &&
-           write_labels(record) && sbx_json_set_integer(json, "memory_mib", record->memory_mib) &&
-           sbx_json_set_integer(json, "cpu_millis", record->cpu_millis) &&
-           sbx_json_set_integer(json, "process_limit", record->process_limit) &&
-           sbx_json_set_integer(json, "disk_mib", record->disk_mib) &&
-           sbx_json_set_integer(json, "created_ms", record->created_ms) &&
-           sbx_json_set_integer(json, "expires_ms", record->expires_ms);
+           write_strings(record, "labels", record->labels) && write_limits(record) &&
+           sbx_record_write_snapshots(record) && write_strings(record, "checks", record->checks) &&
+           sbx_json_set_integer(json, "suspend_after_idle_ms",
+                                (int64_t)record->suspend_after_idle_ms);
 }

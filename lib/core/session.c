@@ -4,6 +4,9 @@
 #include "core/client.h"
 #include "core/janitor.h"
 #include "core/lifecycle.h"
+#include "core/operation.h"
+#include "core/recover.h"
+#include "core/store.h"
 #include "guard.pb-c.h"
 #include "util/fail.h"
 #include "util/log.h"
@@ -11,6 +14,7 @@
 
 /* A relay that has not answered Health in this time is not going to. */
 #define HELLO_MS 10000u
+#define REFUSED_MS 10u
 
 static sandbox_status connect_anew(sandbox_workspace *workspace, const struct sbx_wait *wait,
                                    struct sbx_session **out, sandbox_error *error);
@@ -55,6 +59,9 @@ sandbox_status sbx_workspace_session(sandbox_workspace *workspace, const struct 
         }
         broken = sbx_take(workspace->session);
     }
+    if (status == SANDBOX_OK && workspace->borrowed)
+        status = sbx_fail_for(error, SANDBOX_UNAVAILABLE, "broken-channel",
+                              "the channel to '%s' broke", workspace->name);
     workspace->connecting = workspace->connecting || status == SANDBOX_OK;
     pthread_mutex_unlock(&workspace->lock);
     sbx_session_drop(broken);
@@ -85,23 +92,51 @@ sandbox_status sbx_workspace_call(sandbox_workspace *workspace, const char *meth
     sandbox_error own;
     if (error == NULL)
         error = &own; /* the reason decides whether a second try is right */
-    for (bool again = true;; again = false) {
+    for (bool again = true;;) {
         struct sbx_session *session = NULL;
         sandbox_status status = sbx_workspace_session(workspace, wait, &session, error);
         if (status != SANDBOX_OK)
             return status;
         status = sbx_session_call(session, method, request, repeatable, descriptor, wait, reply,
                                   error);
-        /* An agent refuses an old epoch before it looks at the request: nothing has happened. */
-        bool stale = status == SANDBOX_CONFLICT && strcmp(error->reason, "stale-epoch") == 0;
+        /* An agent refuses before it looks at the request: nothing has happened. */
+        bool refused = sbx_workspace_is_refused(status, error);
         /* A channel that broke before a byte was sent has not reached the agent either. */
         bool broken = status == SANDBOX_UNAVAILABLE && !sbx_session_is_alive(session);
-        if (stale)
-            sbx_session_cut(session);
         sbx_session_drop(session);
-        if (!again || !(stale || broken))
+        if (!refused && !(again && broken))
+            return status;
+        again = again && !broken;
+        if (refused)
+            status = sbx_workspace_begin_again(workspace, status, wait, error);
+        if (refused && status != SANDBOX_OK)
             return status;
     }
+}
+
+/*
+ * The gate was shut by a suspend, or was opened with another epoch since. The next session waits
+ * for the operation's end.
+ */
+bool sbx_workspace_is_refused(sandbox_status status, const sandbox_error *error)
+{
+    return (status == SANDBOX_CONFLICT && strcmp(error->reason, "stale-epoch") == 0) ||
+           (status == SANDBOX_UNAVAILABLE && strcmp(error->reason, "suspending") == 0);
+}
+
+sandbox_status sbx_workspace_begin_again(sandbox_workspace *workspace, sandbox_status status,
+                                         const struct sbx_wait *wait, sandbox_error *error)
+{
+    if (!sbx_workspace_is_refused(status, error))
+        return status;
+    pthread_mutex_lock(&workspace->lock);
+    struct sbx_session *session = sbx_take(workspace->session);
+    pthread_mutex_unlock(&workspace->lock);
+    if (session != NULL)
+        sbx_session_cut(session);
+    sbx_session_drop(session);
+    /* Only an agent that goes on refusing, against what the record says, makes this a loop. */
+    return sbx_wait_pause(wait, REFUSED_MS, error);
 }
 
 sandbox_status sbx_workspace_stream(sandbox_workspace *workspace, const char *method,
@@ -134,6 +169,14 @@ static sandbox_status check_workable(const struct sbx_record *record, sandbox_er
     case SANDBOX_STATE_DELETING:
         return sbx_fail_for(error, SANDBOX_CLOSED, "workspace-deleted",
                             "the workspace '%s' is being deleted", record->name);
+    case SANDBOX_STATE_SUSPENDED:
+        return sbx_fail_for(error, SANDBOX_SUSPENDED, "suspended",
+                            "the workspace '%s' is suspended; resume or open it", record->name);
+    case SANDBOX_STATE_BLOCKED:
+        return sbx_fail_for(error, SANDBOX_NOT_RESTORED, "blocked",
+                            "the last resume of '%s' was not proven; resume it again, its "
+                            "snapshot is kept",
+                            record->name);
     default:
         return sbx_fail_for(error, SANDBOX_BUSY, "being-created",
                             "the workspace '%s' is not ready yet", record->name);
@@ -147,8 +190,11 @@ static sandbox_status connect_anew(sandbox_workspace *workspace, const struct sb
     for (;;) {
         bool changed = false;
         sandbox_status status = connect_workspace(workspace, wait, out, &changed, error);
-        if (!changed || sbx_wait_check(wait, NULL) != SANDBOX_OK)
+        if (!changed)
             return status;
+        sandbox_status over = sbx_wait_check(wait, status == SANDBOX_OK ? error : NULL);
+        if (over != SANDBOX_OK)
+            return status == SANDBOX_OK ? over : status;
     }
 }
 
@@ -163,6 +209,13 @@ static sandbox_status connect_workspace(sandbox_workspace *workspace,
         (status == SANDBOX_OK && strcmp(record.id, workspace->id) != 0)) {
         atomic_store(&workspace->gone, true);
         return sbx_workspace_check(workspace, error);
+    }
+    if (status == SANDBOX_OK && sbx_recover_is_for(&record)) {
+        /* It is being suspended or brought back: what comes of that decides. */
+        sbx_operation_want(client, &record, wait);
+        status = sbx_operation_settle(client, &record, wait, error);
+        *changed = status == SANDBOX_OK;
+        return status;
     }
     if (status == SANDBOX_OK)
         status = check_workable(&record, error);
@@ -215,6 +268,15 @@ static sandbox_status check_hello(struct sbx_session *session, const struct sbx_
     return status;
 }
 
+/* A suspend or resume that began meanwhile is why the agent did not answer. */
+static bool has_changed(sandbox_client *client, const struct sbx_record *record,
+                        const struct sbx_wait *wait)
+{
+    SBX_ON_EXIT(sbx_record_clear) struct sbx_record now = {0};
+    return sbx_store_load(client, record->name, wait, &now, NULL) == SANDBOX_OK &&
+           now.epoch != record->epoch;
+}
+
 /*
  * Connecting failed. Either the instance is gone, and then the record must say so, or it is there
  * and did not answer, which is not for us to judge.
@@ -228,9 +290,12 @@ static sandbox_status look_again(sandbox_workspace *workspace, const struct sbx_
         return status;
     struct sbx_instance instance = {0};
     struct sbx_wait soon = sbx_wait_alone(HELLO_MS);
-    if (client->driver->inspect(client->state, record, &soon, &instance, NULL) != SANDBOX_OK ||
-        instance.presence == SBX_PRESENCE_RUNNING)
+    if (client->driver->inspect(client->state, record, &soon, &instance, NULL) != SANDBOX_OK)
         return status;
+    if (instance.presence == SBX_PRESENCE_RUNNING) {
+        *changed = has_changed(client, record, &soon);
+        return status;
+    }
     sandbox_error unwritten = {0};
     sandbox_status marked = sbx_life_interrupt(client, record, &soon, &unwritten);
     *changed = marked == SANDBOX_CONFLICT || marked == SANDBOX_NOT_FOUND;

@@ -34,6 +34,16 @@ sandbox_status sbx_workspace_call(sandbox_workspace *workspace, const char *meth
                                   const struct sbx_wait *wait, ProtobufCMessage **reply,
                                   sandbox_error *error);
 
+/* Whether an answer says that the agent refused the call unlooked at. */
+bool sbx_workspace_is_refused(sandbox_status status, const sandbox_error *error);
+/*
+ * After a failure: SANDBOX_OK if the call was refused unlooked at, to be begun again on a fresh
+ * session, which waits for the suspend or resume that is under way. Else `status`, or what ended
+ * the wait. `error` is that of the failure, not NULL.
+ */
+sandbox_status sbx_workspace_begin_again(sandbox_workspace *workspace, sandbox_status status,
+                                         const struct sbx_wait *wait, sandbox_error *error);
+
 /* sbx_stream_open() on the workspace's session; the stream keeps the session. */
 sandbox_status sbx_workspace_stream(sandbox_workspace *workspace, const char *method,
                                     const struct sbx_wait *wait, struct sbx_stream **out,

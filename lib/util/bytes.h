@@ -22,7 +22,7 @@ static inline size_t sbx_bytes_size(const struct sbx_bytes *bytes)
 
 static inline const uint8_t *sbx_bytes_data(const struct sbx_bytes *bytes)
 {
-    return bytes->memory + bytes->start;
+    return bytes->memory == NULL ? NULL : bytes->memory + bytes->start;
 }
 
 /* Room for `size` more bytes at the end, or NULL: no memory, or over the limit. */

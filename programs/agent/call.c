@@ -2,6 +2,7 @@
 
 #include "call.h"
 #include "connection.h"
+#include "guard.h"
 #include "loop.h"
 #include "util/memory.h"
 #include <errno.h>
@@ -16,8 +17,10 @@
 #define MESSAGE_ENCODED (3 * sizeof((struct agent_call *)0)->message + 1)
 
 static void refuse_http(struct agent_call *call, const char *status);
+static size_t take_where_it_is(struct agent_call *call, const uint8_t *data, size_t size);
 static bool take_message(struct agent_call *call);
-static bool hand_over(struct agent_call *call, const uint8_t *data, size_t size);
+static size_t whole_message(struct agent_call *call, const uint8_t *data, size_t available);
+static bool hand_over(struct agent_call *call, const uint8_t *data, size_t whole);
 static void consume(struct agent_call *call, size_t size);
 static void send_headers(struct agent_call *call);
 static ssize_t give_output(nghttp2_session *session, int32_t stream, uint8_t *data, size_t size,
@@ -75,22 +78,40 @@ static void refuse_http(struct agent_call *call, const char *status)
 
 void agent_call_input(struct agent_call *call, const uint8_t *data, size_t size)
 {
+    nghttp2_session *session = call->connection->session;
     if (call->ended) {
-        nghttp2_session_consume(call->connection->session, call->stream, size);
-        return;
-    }
-    if (!sbx_bytes_append(&call->input, data, size)) {
-        nghttp2_session_consume(call->connection->session, call->stream, size);
-        agent_call_fail(call, AGENT_RESOURCE_EXHAUSTED, "no-memory",
-                        "the agent has no memory for the message");
+        nghttp2_session_consume(session, call->stream, size);
         return;
     }
     agent_connection_hold(call->connection, size);
     if (call->paused)
         call->unconsumed += size;
     else
-        nghttp2_session_consume_stream(call->connection->session, call->stream, size);
+        nghttp2_session_consume_stream(session, call->stream, size);
+    size_t taken = take_where_it_is(call, data, size);
+    if (call->ended || !sbx_bytes_append(&call->input, data + taken, size - taken)) {
+        agent_connection_release(call->connection, size - taken);
+        agent_call_fail(call, AGENT_RESOURCE_EXHAUSTED, "no-memory",
+                        "the agent has no memory for the message");
+        return;
+    }
     agent_call_dispatch(call);
+}
+
+/* Messages that have come in one piece are not copied first. Returns their bytes. */
+static size_t take_where_it_is(struct agent_call *call, const uint8_t *data, size_t size)
+{
+    size_t taken = 0, whole;
+    if (!call->begun || call->dispatching || sbx_bytes_size(&call->input) > 0)
+        return 0;
+    call->dispatching = true;
+    while (!call->ended && !call->paused &&
+           (whole = whole_message(call, data + taken, size - taken)) > 0) {
+        hand_over(call, data + taken, whole);
+        taken += whole;
+    }
+    call->dispatching = false;
+    return taken;
 }
 
 void agent_call_input_ended(struct agent_call *call)
@@ -125,39 +146,49 @@ void agent_call_dispatch(struct agent_call *call)
 static bool take_message(struct agent_call *call)
 {
     const uint8_t *data = sbx_bytes_data(&call->input);
-    size_t available = sbx_bytes_size(&call->input);
+    size_t whole = whole_message(call, data, sbx_bytes_size(&call->input));
+    return whole > 0 && hand_over(call, data, whole);
+}
+
+/* How many bytes the first message has with its prefix; 0: not all are there, or it is refused. */
+static size_t whole_message(struct agent_call *call, const uint8_t *data, size_t available)
+{
     if (available < PREFIX)
-        return false;
+        return 0;
     size_t size = (size_t)data[1] << 24 | (size_t)data[2] << 16 | (size_t)data[3] << 8 | data[4];
     if (data[0] != 0) {
         agent_call_fail(call, AGENT_UNIMPLEMENTED, "compressed",
                         "this agent takes no compressed messages; send them plain");
-        return false;
+        return 0;
     }
     if (size > AGENT_MESSAGE_MAX) {
         agent_call_fail(call, AGENT_RESOURCE_EXHAUSTED, "message-too-large",
                         "a message of %zu bytes is over the limit of %u", size, AGENT_MESSAGE_MAX);
-        return false;
+        return 0;
     }
-    if (available - PREFIX < size)
-        return false;
-    return hand_over(call, data + PREFIX, size);
+    return available - PREFIX < size ? 0 : PREFIX + size;
 }
 
-static bool hand_over(struct agent_call *call, const uint8_t *data, size_t size)
+/* A message with its prefix, which may stand in the call's own input. */
+static bool hand_over(struct agent_call *call, const uint8_t *data, size_t whole)
 {
     const struct agent_method *method = call->method;
+    bool queued = sbx_bytes_size(&call->input) > 0;
     if (call->got_message && method->end == NULL) {
+        if (!queued)
+            agent_connection_release(call->connection, whole);
         agent_call_fail(call, AGENT_INVALID_ARGUMENT, "malformed",
                         "the call takes one request only");
         return false;
     }
-    ProtobufCMessage *message = protobuf_c_message_unpack(method->request, NULL, size, data);
-    sbx_bytes_skip(&call->input, PREFIX + size);
-    agent_connection_release(call->connection, PREFIX + size);
+    ProtobufCMessage *message =
+        protobuf_c_message_unpack(method->request, NULL, whole - PREFIX, data + PREFIX);
+    if (queued)
+        sbx_bytes_skip(&call->input, whole);
+    agent_connection_release(call->connection, whole);
     if (sbx_bytes_size(&call->input) == 0)
         sbx_bytes_free(&call->input);
-    consume(call, PREFIX + size);
+    consume(call, whole);
     if (message == NULL) {
         agent_call_fail(call, AGENT_INVALID_ARGUMENT, "malformed",
                         "the request is not a well-formed message");
@@ -233,6 +264,11 @@ void agent_call_wake(struct agent_call *call)
     call->ready_owed = true;
     send_headers(call);
     wake_output(call);
+}
+
+bool agent_call_is_stuck(const struct agent_call *call)
+{
+    return call->connection != NULL && call->connection->writing;
 }
 
 bool agent_call_may_lend(const struct agent_call *call)
@@ -541,4 +577,5 @@ void agent_call_close(struct agent_call *call)
     call->ended = true;
     if (call->references == 0)
         free(call);
+    agent_guard_call_over();
 }

@@ -46,6 +46,7 @@ struct agent_call {
     uint64_t epoch;
     bool has_token, has_epoch, is_post, is_grpc;
     bool begun; /* a service knows it */
+    bool cut;   /* ended by us, since the gate was moved */
     bool ended; /* finished, failed or refused */
     bool remote_ended, end_told, got_message;
     bool headers_sent, deferred, ready_owed;
@@ -71,6 +72,11 @@ size_t agent_call_copy(struct agent_call *call, uint8_t *room, size_t size, cons
 void agent_call_keep_lent(struct agent_call *call);
 /* All of its output but what is promised already. */
 void agent_call_drop_output(struct agent_call *call);
+
+/* Of server.c, for server_cut.c: the newest first, by `next`. */
+struct agent_connection *agent_connections(void);
+/* Its calls end in the loop's own time. Closing one twice does no harm. */
+void agent_connection_close(struct agent_connection *connection);
 
 /* Of server.c, for call.c. */
 void agent_connection_due(struct agent_connection *connection);

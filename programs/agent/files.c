@@ -56,7 +56,7 @@ const struct agent_method agent_file_methods[] = {
      .message = agent_link_message, .gone = agent_job_gone},
     {.path = "/sandbox.v1.Files/Watch", .request = REQUEST(watch_request),
      .message = agent_watch_message, .ready = agent_watch_ready, .gone = agent_job_gone,
-     .passive = true},
+     .passive = true, .lasts = true},
     {.path = "/sandbox.v1.Files/Upload", .request = REQUEST(tree_chunk),
      .message = agent_upload_message, .end = agent_upload_end, .gone = agent_job_gone},
     {.path = "/sandbox.v1.Files/Download", .request = REQUEST(tree_request),

@@ -55,6 +55,9 @@ void agent_job_start(struct agent_job *job);
 void agent_job_tell_failure(struct agent_job *job);
 /* The `gone` of all methods. */
 void agent_job_gone(struct agent_call *call);
+/* How many there are; of these, how many still work though their calls are over. */
+unsigned agent_jobs_count(void);
+unsigned agent_jobs_left(void);
 
 /* For work(): both return the job's new status. */
 sandbox_status agent_job_fail(struct agent_job *job, sandbox_status status, const char *reason,

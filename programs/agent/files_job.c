@@ -2,6 +2,8 @@
 
 #include "files.h"
 
+#include "guard.h"
+
 #include "util/memory.h"
 
 #include <errno.h>
@@ -10,6 +12,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+static unsigned count, left;
 
 static void run(uv_work_t *work);
 static bool become(const struct agent_user *user);
@@ -25,6 +29,7 @@ void *agent_job_new(struct agent_call *call, const struct agent_job_kind *kind, 
         agent_call_fail(call, AGENT_RESOURCE_EXHAUSTED, "no-memory", "the agent has no memory");
         return NULL;
     }
+    count++;
     job->call = call;
     job->kind = kind;
     job->user.change = geteuid() == 0 && identity->uid != 0;
@@ -56,9 +61,20 @@ void agent_job_gone(struct agent_call *call)
         return;
     agent_call_set_data(call, NULL);
     job->over = true;
+    left++;
     atomic_store(&job->stop, true);
     if (!job->working)
         dispose(job);
+}
+
+unsigned agent_jobs_count(void)
+{
+    return count;
+}
+
+unsigned agent_jobs_left(void)
+{
+    return left;
 }
 
 /* The calling thread alone changes: the C library's functions would change all of them. */
@@ -122,6 +138,9 @@ static void dispose(struct agent_job *job)
         job->kind->free(job);
     agent_call_drop(job->call);
     free(job);
+    count--;
+    left--;
+    agent_guard_call_over();
 }
 
 struct word {

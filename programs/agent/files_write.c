@@ -15,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define QUEUE_HIGH (1u << 20)
+#define BATCH      (1u << 20) /* worth a turn of a thread, which costs more than its bytes */
+#define QUEUE_HIGH (2u << 20)
 #define QUEUE_MAX  (8u << 20)
 #define MODE_DEFAULT 0644
 
@@ -41,6 +42,7 @@ struct write_job {
 };
 
 static void take_open(struct write_job *write_job, const Sandbox__V1__FileWriteOpen *open);
+static bool is_worth_it(const struct write_job *write_job);
 static void start(struct write_job *write_job);
 static void work(struct agent_job *job);
 static int open_temporary(struct write_job *write_job);
@@ -87,7 +89,7 @@ void agent_write_message(struct agent_call *call, const ProtobufCMessage *messag
         return;
     }
     write_job->committed = request->commit;
-    if (!write_job->job.working)
+    if (!write_job->job.working && is_worth_it(write_job))
         start(write_job);
     if (sbx_bytes_size(&write_job->queue) > QUEUE_HIGH) {
         write_job->paused = true;
@@ -115,6 +117,13 @@ void agent_write_end(struct agent_call *call)
     if (write_job == NULL || !write_job->committed)
         agent_call_fail(call, AGENT_INVALID_ARGUMENT, "no-commit",
                         "the call ended without a commit; nothing was written");
+}
+
+/* The first bytes are, so that what is wrong with the place is told early. */
+static bool is_worth_it(const struct write_job *write_job)
+{
+    return write_job->committed || write_job->fd < 0 ||
+           sbx_bytes_size(&write_job->queue) >= BATCH;
 }
 
 /* What came so far becomes the work's. */
@@ -303,7 +312,7 @@ static void done(struct agent_job *job)
         agent_call_answer(job->call, &reply.base);
         return;
     }
-    if (sbx_bytes_size(&write_job->queue) > 0 || write_job->committed)
+    if (is_worth_it(write_job))
         start(write_job);
     if (write_job->paused) {
         write_job->paused = false;

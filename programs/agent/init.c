@@ -3,6 +3,7 @@
 #include "init.h"
 #include "listener.h"
 #include "processes.h"
+#include "repair.h"
 #include "server.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -128,7 +129,8 @@ void agent_init_reap(void)
         pid_t pid = waitpid(-1, &status, WNOHANG | __WALL);
         if (pid <= 0)
             return;
-        agent_process_reaped(pid, status);
+        if (!agent_repair_reaped(pid, status))
+            agent_process_reaped(pid, status);
     }
 }
 

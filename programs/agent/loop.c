@@ -62,6 +62,12 @@ void agent_timer_stop(struct agent_timer **timer)
     *timer = NULL;
 }
 
+uint64_t agent_timer_left_ms(const struct agent_timer *timer)
+{
+    uv_update_time(&loop);
+    return timer == NULL ? 0 : uv_timer_get_due_in(&timer->handle);
+}
+
 static void timer_fired(uv_timer_t *handle)
 {
     struct agent_timer *timer = handle->data;

@@ -17,6 +17,8 @@ struct agent_timer;
 bool agent_timer_start(struct agent_timer **timer, uint64_t delay_ms,
                        void (*function)(void *user_data), void *user_data);
 void agent_timer_stop(struct agent_timer **timer);
+/* Until it runs; 0: at once, or never, where there is none. */
+uint64_t agent_timer_left_ms(const struct agent_timer *timer);
 
 struct agent_watch;
 

@@ -12,6 +12,7 @@
 struct serve_options {
     const char *socket;
     const char *workspace;
+    const char *seal; /* NULL: none */
     bool init;
 };
 
@@ -32,7 +33,8 @@ int main(int argc, char **argv)
 
 static int usage(void)
 {
-    fputs("usage: sandbox-agent serve --socket PATH [--workspace DIR] [--init]\n"
+    fputs("usage: sandbox-agent serve --socket PATH [--workspace DIR]\n"
+          "                           [--seal PATH] [--init]\n"
           "       sandbox-agent relay PATH\n"
           "       sandbox-agent version\n",
           stderr);
@@ -49,13 +51,18 @@ static int serve(int count, char **arguments)
                 options.workspace);
         return 1;
     }
+    if (options.seal != NULL && options.seal[0] != '/') {
+        fprintf(stderr, "sandbox-agent: --seal '%s' is not an absolute path\n", options.seal);
+        return 1;
+    }
     if (!agent_init_harden(options.init))
         return 1;
     if (!agent_loop_open()) {
         fputs("sandbox-agent: cannot make an event loop\n", stderr);
         return 1;
     }
-    agent_guard_begin(options.workspace);
+    if (!agent_guard_begin(options.workspace, options.seal))
+        return 1;
     if (!agent_init_watch()) {
         fputs("sandbox-agent: cannot watch for signals\n", stderr);
         return 1;
@@ -76,6 +83,8 @@ static bool parse(int count, char **arguments, struct serve_options *options)
             options->socket = arguments[++at];
         else if (strcmp(arguments[at], "--workspace") == 0 && has_value)
             options->workspace = arguments[++at];
+        else if (strcmp(arguments[at], "--seal") == 0 && has_value)
+            options->seal = arguments[++at];
         else
             return false;
     }

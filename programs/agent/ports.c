@@ -32,9 +32,12 @@ struct dial {
     bool output_closed; /* the guest was told, or takes no more */
     bool guest_ended;
     bool full; /* the caller is behind */
+    struct dial *next;
 };
 
+static struct dial *dials;
 static unsigned dial_count;
+static uint32_t resets;
 
 static void begin(struct agent_call *call, const Sandbox__V1__PortData *message);
 static int connect_to(uint32_t port, bool other_family);
@@ -45,6 +48,7 @@ static void take(struct dial *dial);
 static void put(struct dial *dial);
 static void go_on(struct dial *dial);
 static void refuse(struct dial *dial, int number);
+static void close_socket(struct dial *dial);
 
 static void dial_message(struct agent_call *call, const ProtobufCMessage *message)
 {
@@ -54,7 +58,7 @@ static void dial_message(struct agent_call *call, const ProtobufCMessage *messag
         begin(call, request);
         return;
     }
-    agent_activity_touch();
+    agent_traffic_touch(call);
     if (dial->caller_ended && request->data.len > 0) {
         agent_call_fail(call, AGENT_INVALID_ARGUMENT, "invalid", "bytes after the end");
         return;
@@ -91,10 +95,12 @@ static void begin(struct agent_call *call, const Sandbox__V1__PortData *message)
     }
     dial_count++;
     *dial = (struct dial){.call = call,
+                          .next = dials,
                           .port = message->port,
                           .sending = first,
                           .sending_end = message->data.len,
                           .caller_ended = message->end};
+    dials = dial;
     agent_call_set_data(call, dial);
     agent_call_pause(call);
     if (!watch_socket(dial, false) && !watch_socket(dial, true))
@@ -190,7 +196,7 @@ static void take(struct dial *dial)
                         "the server reset the connection");
         return;
     }
-    agent_activity_touch();
+    agent_traffic_touch(dial->call);
     Sandbox__V1__PortData data = SANDBOX__V1__PORT_DATA__INIT;
     data.data = (ProtobufCBinaryData){size > 0 ? (size_t)size : 0, memory};
     data.end = dial->guest_ended = size <= 0;
@@ -268,15 +274,37 @@ static void dial_gone(struct agent_call *call)
     struct dial *dial = agent_call_data(call);
     if (dial == NULL)
         return;
-    /* Cut off in the middle: the server should not take it for an orderly end. */
-    if (dial->watch != NULL && !(dial->guest_ended && dial->output_closed)) {
-        struct linger reset = {1, 0};
-        setsockopt(agent_watch_fd(dial->watch), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    }
-    agent_watch_close(&dial->watch);
+    close_socket(dial);
+    struct dial **link = &dials;
+    while (*link != dial)
+        link = &(*link)->next;
+    *link = dial->next;
     free(dial->sending);
     free(dial);
     dial_count--;
+}
+
+/* Cut off in the middle: the server should not take it for an orderly end. */
+static void close_socket(struct dial *dial)
+{
+    if (dial->watch != NULL && !(dial->guest_ended && dial->output_closed)) {
+        struct linger reset = {1, 0};
+        setsockopt(agent_watch_fd(dial->watch), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        resets++;
+    }
+    agent_watch_close(&dial->watch);
+}
+
+/* Their calls are over; what is left of them may wait for a caller that does not read. */
+void agent_ports_reset(void)
+{
+    for (struct dial *dial = dials; dial != NULL; dial = dial->next)
+        close_socket(dial);
+}
+
+uint32_t agent_ports_resets(void)
+{
+    return resets;
 }
 
 const struct agent_method agent_port_methods[] = {
@@ -289,6 +317,7 @@ const struct agent_method agent_port_methods[] = {
      .message = dial_message,
      .end = dial_end,
      .ready = dial_ready,
-     .gone = dial_gone},
+     .gone = dial_gone,
+     .lasts = true},
     {.path = NULL},
 };

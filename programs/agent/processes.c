@@ -356,9 +356,34 @@ void agent_process_activity(struct agent_process_activity *out)
         bool has_job = at->terminal && agent_terminal_has_job(at);
         out->tasks += is_task;
         out->terminals += has_job;
-        if ((is_task || has_job) && out->id_count < AGENT_ACTIVE_IDS_MAX)
-            out->ids[out->id_count++] = at->id;
+        if ((is_task || has_job) && out->count < AGENT_ACTIVE_MAX)
+            out->processes[out->count++] = at;
     }
+}
+
+void agent_process_hold_deadlines(void)
+{
+    for (struct agent_process *at = agent_processes; at != NULL; at = at->next) {
+        if (at->deadline == NULL)
+            continue;
+        uint64_t left = agent_timer_left_ms(at->deadline);
+        agent_timer_stop(&at->deadline);
+        at->deadline_left_ms = left > 0 ? left : 1;
+    }
+}
+
+uint32_t agent_process_resume_deadlines(void)
+{
+    uint32_t count = 0;
+    for (struct agent_process *at = agent_processes; at != NULL; at = at->next) {
+        if (at->deadline_left_ms == 0 || at->exited)
+            continue;
+        if (!agent_timer_start(&at->deadline, at->deadline_left_ms, on_deadline, at))
+            on_deadline(at);
+        at->deadline_left_ms = 0;
+        count++;
+    }
+    return count;
 }
 
 const struct agent_method agent_process_methods[] = {
@@ -370,7 +395,8 @@ const struct agent_method agent_process_methods[] = {
      .message = agent_process_attach,
      .ready = agent_process_attach_ready,
      .gone = agent_process_attach_gone,
-     .passive = true},
+     .passive = true,
+     .lasts = true},
     {.path = "/sandbox.v1.Processes/Write",
      .request = &sandbox__v1__write_request__descriptor,
      .message = agent_process_write,
@@ -385,7 +411,8 @@ const struct agent_method agent_process_methods[] = {
      .request = &sandbox__v1__wait_request__descriptor,
      .message = wait_for,
      .gone = wait_gone,
-     .passive = true},
+     .passive = true,
+     .lasts = true},
     {.path = "/sandbox.v1.Processes/List",
      .request = &sandbox__v1__process_list_request__descriptor,
      .message = list,

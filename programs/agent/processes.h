@@ -23,7 +23,7 @@
 #define AGENT_PROCESS_ID_BYTES 16
 #define AGENT_RUNNING_MAX      1024
 #define AGENT_FINISHED_MAX     1024
-#define AGENT_ACTIVE_IDS_MAX   64
+#define AGENT_ACTIVE_MAX       64
 
 /* Where a command's environment says whose descendant a process is. */
 #define AGENT_PROCESS_VARIABLE "SANDBOX_PROCESS_ID"
@@ -93,6 +93,7 @@ struct agent_process {
     struct agent_write *writes, **last_write;
 
     struct agent_timer *deadline, *quiet, *kill_again;
+    uint64_t deadline_left_ms; /* while it is held; 0: there is none */
     unsigned quiet_rounds, kill_rounds;
     struct agent_process *next;
 };
@@ -117,10 +118,13 @@ bool agent_process_kill_all(void);
 
 struct agent_process_activity {
     uint32_t tasks, terminals;
-    const uint8_t *ids[AGENT_ACTIVE_IDS_MAX];
-    size_t id_count;
+    const struct agent_process *processes[AGENT_ACTIVE_MAX]; /* borrowed until the loop turns */
+    size_t count;
 };
 void agent_process_activity(struct agent_process_activity *out);
+/* Deadlines stand still, and go on with what is left of them; how many there are. */
+void agent_process_hold_deadlines(void);
+uint32_t agent_process_resume_deadlines(void);
 
 /* processes_start.c: the method Start. */
 void agent_process_start(struct agent_call *call, const ProtobufCMessage *message);
@@ -157,13 +161,15 @@ size_t agent_terminal_typed(const struct agent_process *process, const uint8_t *
 struct agent_seen {
     pid_t pid, parent, group, session;
     char state;
-    uint64_t cpu_ticks, resident_pages;
+    uint64_t cpu_ticks, resident_pages, threads;
     struct agent_process *owner; /* whose descendant it is, itself included; NULL: nobody's */
     bool ours;                   /* a descendant of the agent */
 };
 /* All there are, owners found. Free with free(). False: no memory or no /proc. */
 bool agent_tree_look(struct agent_seen **out, size_t *count);
 bool agent_seen_lives(const struct agent_seen *seen);
+/* Stopped, with all its threads, or dead. */
+bool agent_seen_stands_still(const struct agent_seen *seen);
 /* Ends the process and all its descendants, however often that takes. */
 void agent_tree_kill(struct agent_process *process);
 

@@ -3,6 +3,7 @@
  * pipe has it, so that a caller goes no faster than the command reads.
  */
 
+#include "guard.h"
 #include "processes.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -149,6 +150,8 @@ static bool put(struct agent_write *write)
         if (size < 0)
             return false;
         process->written += (uint64_t)size;
+        if (process->terminal)
+            agent_traffic_touch(write->call);
     }
     return true;
 }

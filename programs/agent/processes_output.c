@@ -19,8 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define READ_BYTES       (1u << 20)
-#define TURN_BYTES       (1u << 20) /* of one stream in one turn of the loop */
+#define READ_BYTES       (4 * PIECE_BYTES) /* what goes out in one write */
 #define PIPE_BYTES       (1u << 20)
 #define PIECE_BYTES      (AGENT_CHUNK - 64u) /* so that a whole message fits one frame */
 #define LEND_BYTES       (32u << 10)
@@ -36,6 +35,7 @@ enum taken {
 };
 
 static void on_readable(void *user_data);
+static bool leaves_it_in_pipe(const struct agent_output *output);
 static enum taken take(struct agent_output *output, size_t *got);
 static uint64_t floor_of(const struct agent_output *output);
 static void watch_as_wanted(struct agent_output *output);
@@ -48,11 +48,17 @@ static void send_some(struct agent_reader *reader, unsigned which);
 static void lend_some(struct agent_reader *reader, unsigned which);
 static void send_exit(struct agent_reader *reader);
 
+static size_t whole_pieces(size_t size)
+{
+    return (size + PIECE_BYTES - 1) / PIECE_BYTES * PIECE_BYTES;
+}
+
 bool agent_output_open(struct agent_process *process, unsigned which, int fd, size_t limit)
 {
     struct agent_output *output = &process->outputs[which];
     output->process = process;
-    output->ring.limit = limit;
+    /* Whole pieces, or one in each round would be cut in two where the ring begins anew. */
+    output->ring.limit = limit < READ_BYTES ? limit : whole_pieces(limit);
     output->watch = agent_watch_open(fd, on_readable, output);
     if (output->watch == NULL)
         return false;
@@ -68,14 +74,40 @@ static void on_readable(void *user_data)
         take_after_end(output);
         return;
     }
-    size_t got = 0;
-    enum taken taken = TAKEN_SOME;
-    while (taken == TAKEN_SOME && got < TURN_BYTES) {
-        taken = take(output, &got);
-        agent_output_pump(process);
+    if (leaves_it_in_pipe(output)) {
+        agent_watch_for(output->watch, 0);
+        return;
     }
+    size_t got = 0;
+    enum taken taken = take(output, &got);
+    agent_output_pump(process);
     if (taken == TAKEN_END)
         close_output(output);
+    else if (taken == TAKEN_FULL)
+        agent_watch_for(output->watch, 0);
+}
+
+/*
+ * While the connections of all readers take nothing, the pipe is as good a place as the ring, and
+ * then gives all at once: each read and write costs more than its bytes. What the ring may hold
+ * beyond a pipe's fill is read all the same, so that the command can go on that far.
+ */
+static bool leaves_it_in_pipe(const struct agent_output *output)
+{
+    const struct agent_process *process = output->process;
+    if (process->when_full == SANDBOX__V1__WHEN_FULL__WHEN_FULL_DROP_OLDEST ||
+        process->terminal || process->readers == NULL)
+        return false;
+    uint64_t waiting = output->ring.total - floor_of(output);
+    if (waiting + PIPE_BYTES + PIECE_BYTES < output->ring.limit)
+        return false;
+    for (const struct agent_reader *at = process->readers; at != NULL; at = at->next) {
+        if (!agent_call_is_stuck(at->call))
+            return false;
+    }
+    for (const struct agent_reader *at = process->readers; at != NULL; at = at->next)
+        agent_call_wake(at->call);
+    return true;
 }
 
 static enum taken take(struct agent_output *output, size_t *got)
@@ -84,9 +116,12 @@ static enum taken take(struct agent_output *output, size_t *got)
     int count = agent_ring_room(&output->ring, floor_of(output), pieces);
     if (count == 0)
         return TAKEN_FULL;
-    if (pieces[0].iov_len > READ_BYTES) {
-        pieces[0].iov_len = READ_BYTES;
+    size_t most = READ_BYTES - (size_t)(output->ring.total % PIECE_BYTES);
+    if (pieces[0].iov_len >= most) {
+        pieces[0].iov_len = most;
         count = 1;
+    } else if (count == 2 && pieces[1].iov_len > most - pieces[0].iov_len) {
+        pieces[1].iov_len = most - pieces[0].iov_len;
     }
     ssize_t size = readv(agent_watch_fd(output->watch), pieces, count);
     if (size < 0)
@@ -118,12 +153,16 @@ static uint64_t floor_of(const struct agent_output *output)
     return floor;
 }
 
+/*
+ * A full ring is mostly empty again before the loop turns; so the watch ends only where it finds
+ * no room, and does not come and go with each read.
+ */
 static void watch_as_wanted(struct agent_output *output)
 {
     if (output->watch == NULL)
         return;
-    bool wanted = output->process->settled || agent_ring_has_room(&output->ring, floor_of(output));
-    agent_watch_for(output->watch, wanted ? UV_READABLE : 0);
+    if (output->process->settled || agent_ring_has_room(&output->ring, floor_of(output)))
+        agent_watch_for(output->watch, UV_READABLE);
 }
 
 /*

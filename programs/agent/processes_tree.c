@@ -27,7 +27,8 @@
 #define KILL_LATER_MS   20u
 #define KILL_SLOWLY_MS  500u /* for what the kernel does not let die */
 
-static bool read_stat(pid_t pid, struct agent_seen *out);
+/* Of the process, or of one of its threads. */
+static bool read_stat(pid_t pid, pid_t thread, struct agent_seen *out);
 static int compare_seen(const void *left, const void *right);
 static struct agent_seen *find_seen(struct agent_seen *seen, size_t count, pid_t pid);
 static const struct agent_seen *find_root(struct agent_seen *seen, size_t count,
@@ -57,7 +58,7 @@ bool agent_tree_look(struct agent_seen **out, size_t *count)
                 break;
             seen = more;
         }
-        used += read_stat((pid_t)pid, &seen[used]);
+        used += read_stat((pid_t)pid, 0, &seen[used]);
     }
     if (directory != NULL)
         closedir(directory);
@@ -77,10 +78,13 @@ bool agent_tree_look(struct agent_seen **out, size_t *count)
     return true;
 }
 
-static bool read_stat(pid_t pid, struct agent_seen *out)
+static bool read_stat(pid_t pid, pid_t thread, struct agent_seen *out)
 {
     char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    if (thread == 0)
+        snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    else
+        snprintf(path, sizeof path, "/proc/%d/task/%d/stat", (int)pid, (int)thread);
     SBX_ON_EXIT(sbx_close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (size <= 0)
@@ -89,12 +93,13 @@ static bool read_stat(pid_t pid, struct agent_seen *out)
     /* The name may hold anything, a closing bracket too: the last one ends it. */
     const char *after = strrchr(text, ')');
     long parent = 0, group = 0, session = 0;
-    unsigned long long user = 0, system = 0, pages = 0;
+    unsigned long long user = 0, system = 0, threads = 0, pages = 0;
     char state = 0;
     if (after == NULL || sscanf(after + 1,
                                 " %c %ld %ld %ld %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d "
-                                "%*d %*d %*d %*u %*u %llu",
-                                &state, &parent, &group, &session, &user, &system, &pages) < 4)
+                                "%*d %llu %*d %*u %*u %llu",
+                                &state, &parent, &group, &session, &user, &system, &threads,
+                                &pages) < 4)
         return false;
     *out = (struct agent_seen){.pid = pid,
                                .parent = (pid_t)parent,
@@ -102,6 +107,7 @@ static bool read_stat(pid_t pid, struct agent_seen *out)
                                .session = (pid_t)session,
                                .state = state,
                                .cpu_ticks = user + system,
+                               .threads = threads,
                                .resident_pages = pages};
     return true;
 }
@@ -109,6 +115,32 @@ static bool read_stat(pid_t pid, struct agent_seen *out)
 bool agent_seen_lives(const struct agent_seen *seen)
 {
     return seen->state != 'Z' && seen->state != 'X' && seen->state != 'x';
+}
+
+static bool is_stopped(const struct agent_seen *seen)
+{
+    return seen->state == 'T' || seen->state == 't' || !agent_seen_lives(seen);
+}
+
+/* The first thread's letter stands for all, but one that waits for a disk may not be there yet. */
+bool agent_seen_stands_still(const struct agent_seen *seen)
+{
+    bool still = is_stopped(seen);
+    if (!still || seen->threads <= 1)
+        return still;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)seen->pid);
+    DIR *directory = opendir(path);
+    for (struct dirent *entry;
+         still && directory != NULL && (entry = readdir(directory)) != NULL;) {
+        struct agent_seen thread;
+        long number = strtol(entry->d_name, NULL, 10);
+        still = number <= 0 || !read_stat(seen->pid, (pid_t)number, &thread) ||
+                is_stopped(&thread);
+    }
+    if (directory != NULL)
+        closedir(directory);
+    return still;
 }
 
 static int compare_seen(const void *left, const void *right)

@@ -19,7 +19,7 @@
 #define STREAM_WINDOW     (4u << 20)
 #define CONNECTION_WINDOW (16 << 20)
 #define HELD_MAX          (64u << 20) /* then a connection's window stays shut */
-#define FRAME_MAX         (256u << 10)
+#define FRAME_MAX         (513u << 10) /* a full message goes in one, either way */
 #define FRAME_HEADER      9u
 #define PIECES_MAX        64u
 #define CONTROL_ROOM      (32u << 10) /* for the frame that nghttp2 gives after the last data */
@@ -57,7 +57,6 @@ static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *room);
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *room);
 static void on_before_sleep(uv_prepare_t *handle);
 static void flush(struct agent_connection *connection);
-static void close_connection(struct agent_connection *connection);
 static void on_closed(uv_handle_t *handle);
 static void on_deadline(void *user_data);
 
@@ -87,6 +86,11 @@ void agent_server_unlink(void)
 unsigned agent_server_connection_count(void)
 {
     return connection_count;
+}
+
+struct agent_connection *agent_connections(void)
+{
+    return connections;
 }
 
 static bool make_directory_of(const char *path)
@@ -230,7 +234,9 @@ static int send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8
                      size_t size, nghttp2_data_source *source, void *user_data)
 {
     bool has_room = sizeof write_memory - CONTROL_ROOM - gathered >= size + FRAME_HEADER;
-    if (!has_room || piece_bytes >= GATHER_TARGET || piece_count + 3 > PIECES_MAX)
+    /* What is larger than the relay's memory would make one more round through it. */
+    bool fits = piece_bytes == 0 || piece_bytes + FRAME_HEADER + size <= GATHER_TARGET;
+    if (!has_room || !fits || piece_count + 3 > PIECES_MAX)
         return NGHTTP2_ERR_WOULDBLOCK;
     uint8_t *room = write_memory + gathered;
     const uint8_t *lent = NULL;
@@ -278,7 +284,7 @@ static void on_connection(uv_stream_t *stream, int status)
     if (uv_accept(stream, (uv_stream_t *)&connection->pipe) != 0 || !has_room ||
         !start_session(connection) ||
         uv_read_start((uv_stream_t *)&connection->pipe, give_room, on_read) != 0)
-        close_connection(connection);
+        agent_connection_close(connection);
     else
         agent_connection_due(connection);
 }
@@ -296,7 +302,7 @@ static bool make_way(void)
     }
     if (idlest == NULL)
         return false;
-    close_connection(idlest);
+    agent_connection_close(idlest);
     return true;
 }
 
@@ -332,7 +338,7 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *room)
     connection->last_used_ms = uv_now(agent_loop());
     if (size < 0 || nghttp2_session_mem_recv(connection->session, (const uint8_t *)room->base,
                                              (size_t)size) < 0)
-        close_connection(connection);
+        agent_connection_close(connection);
     else
         agent_connection_due(connection);
 }
@@ -407,7 +413,7 @@ static void written(uv_write_t *write, int status)
     connection->writing = false;
     sbx_bytes_free(&connection->unsent);
     if (status < 0)
-        close_connection(connection);
+        agent_connection_close(connection);
     else
         agent_connection_due(connection);
 }
@@ -437,21 +443,21 @@ static void flush(struct agent_connection *connection)
         bool done = size == 0 && !nghttp2_session_want_read(connection->session) &&
                     !nghttp2_session_want_write(connection->session);
         if (size < 0 || done)
-            close_connection(connection);
+            agent_connection_close(connection);
         if (size <= 0)
             break;
         int sent = uv_try_write((uv_stream_t *)&connection->pipe, pieces, piece_count);
         if (sent == UV_EAGAIN)
             sent = 0;
         if (sent < 0 || (sent < size && !write_later(connection, (size_t)sent)))
-            close_connection(connection);
+            agent_connection_close(connection);
     }
     for (struct agent_call *call = connection->calls; call != NULL; call = call->next)
         agent_call_keep_lent(call);
 }
 
 /* Its calls end in the loop's own time, since this may run inside one of them. */
-static void close_connection(struct agent_connection *connection)
+void agent_connection_close(struct agent_connection *connection)
 {
     if (connection->closing)
         return;
@@ -509,17 +515,4 @@ static void on_deadline(void *user_data)
     }
     if (next != UINT64_MAX)
         agent_server_deadline(next);
-}
-
-void agent_server_cut_before(uint32_t epoch)
-{
-    for (struct agent_connection *at = connections; at != NULL; at = at->next) {
-        for (struct agent_call *call = at->calls; call != NULL; call = call->next) {
-            uint64_t given = 0;
-            if (call->begun && !call->ended && !call->method->always_allowed &&
-                agent_call_epoch(call, &given) && given < epoch)
-                agent_call_fail(call, AGENT_ABORTED, "stale-epoch",
-                                "the workspace was taken over: epoch %u is open now", epoch);
-        }
-    }
 }

@@ -31,7 +31,8 @@ struct agent_method {
     void (*ready)(struct agent_call *call);
     /* The call is over, finished or reset: free what hangs on it. Always called last. */
     void (*gone)(struct agent_call *call);
-    bool always_allowed; /* no token, every gate state */
+    bool always_allowed; /* in every gate state: it judges its caller itself */
+    bool lasts;          /* ends when somebody wishes: cut when the gate closes */
     bool passive;        /* does not count as activity (Health, Stats, Activity, attach) */
 };
 
@@ -47,6 +48,8 @@ bool agent_call_send(struct agent_call *call, const ProtobufCMessage *message);
  * where they are, before the loop turns. One message, then return; ready() comes again for more.
  */
 void agent_call_wake(struct agent_call *call);
+/* Its connection takes no more bytes for now. */
+bool agent_call_is_stuck(const struct agent_call *call);
 bool agent_call_may_lend(const struct agent_call *call);
 void agent_call_lend(struct agent_call *call, const ProtobufCMessage *message, unsigned field,
                      const uint8_t *data, size_t size);

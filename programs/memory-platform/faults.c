@@ -2,15 +2,29 @@
  * Scripted faults: what the platform does wrong on request, so that tests need not wait for it.
  *
  * The request "script" replaces all rules and starts the counting anew. A rule is
- *   {"on": OPERATION, "nth": 1, "do": FAULT, "status": NUMBER}
+ *   {"on": OPERATION, "nth": 1, "do": FAULT, "status": NUMBER, "asks": NUMBER}
  * and strikes once, at the nth such request. The faults:
  *   fail         nothing is done; the answer is `status` (default: -7, unavailable)
  *   lose-answer  it is done, then the connection is cut
  *   hang         nothing is done until "go" comes; a caller that leaves meanwhile is forgotten
  *   hang-after   it is done, the answer waits for "go"
- *   half-made    provision only: the instance is started, its agent killed at once, its remains
- *                are left, and the answer is a failure
+ *   half-made    provision: the instance is started, its agent killed at once, its remains are
+ *                left, and the answer is a failure; restore: the same, and the instance is left
+ *                as it is; snapshot.take: a part of the files is copied and left, a failure
  *   kill-agent   it is done and answered well, and the workspace's agent is killed
+ * Of snapshot.take alone:
+ *   hang-midway       the copy is made, and goes on with "go", its caller there or not
+ *   consume-and-fail  the instance is gone, there is no snapshot, and the answer is a failure
+ *   damage            it is done and answered well, and one byte of the snapshot is changed
+ * Of restore alone, answered well:
+ *   cold      a fresh agent without a seal, over the files that are there
+ *   older     another snapshot of the same workspace; cold if there is none
+ *   foreign   a snapshot of another workspace; cold if there is none
+ *   silent    the right one, but its agent is stopped and answers nothing
+ *   evidence-confirmed, evidence-contrary
+ *             the platform says of the restore what it says of others never: good or bad
+ *   evidence-missing
+ *             it says that it cannot tell yet, `asks` times or until "evidence" is sent
  * Nothing here ever goes on by time. "await-hung" answers once so many requests hang.
  */
 
@@ -25,8 +39,7 @@
 struct rule {
     char operation[32];
     int64_t nth;
-    enum platform_fault fault;
-    sandbox_status status;
+    struct platform_strike strike;
 };
 
 struct counter {
@@ -38,9 +51,22 @@ static const struct {
     const char *word;
     enum platform_fault fault;
 } faults[] = {
-    {"fail", PLATFORM_FAULT_FAIL},           {"lose-answer", PLATFORM_FAULT_LOSE_ANSWER},
-    {"hang", PLATFORM_FAULT_HANG},           {"hang-after", PLATFORM_FAULT_HANG_AFTER},
-    {"half-made", PLATFORM_FAULT_HALF_MADE}, {"kill-agent", PLATFORM_FAULT_KILL_AGENT},
+    {"fail", PLATFORM_FAULT_FAIL},
+    {"lose-answer", PLATFORM_FAULT_LOSE_ANSWER},
+    {"hang", PLATFORM_FAULT_HANG},
+    {"hang-after", PLATFORM_FAULT_HANG_AFTER},
+    {"half-made", PLATFORM_FAULT_HALF_MADE},
+    {"kill-agent", PLATFORM_FAULT_KILL_AGENT},
+    {"hang-midway", PLATFORM_FAULT_HANG_MIDWAY},
+    {"consume-and-fail", PLATFORM_FAULT_CONSUME_AND_FAIL},
+    {"damage", PLATFORM_FAULT_DAMAGE},
+    {"cold", PLATFORM_FAULT_COLD},
+    {"older", PLATFORM_FAULT_OLDER},
+    {"foreign", PLATFORM_FAULT_FOREIGN},
+    {"silent", PLATFORM_FAULT_SILENT},
+    {"evidence-confirmed", PLATFORM_FAULT_EVIDENCE_CONFIRMED},
+    {"evidence-missing", PLATFORM_FAULT_EVIDENCE_MISSING},
+    {"evidence-contrary", PLATFORM_FAULT_EVIDENCE_CONTRARY},
 };
 
 static struct rule rules[RULES_MAX];
@@ -61,16 +87,14 @@ static int64_t count_call(const char *operation);
 static void let_go(struct platform_request *request);
 static void tell_watchers(void);
 
-enum platform_fault platform_fault_choose(const char *operation, sandbox_status *status)
+struct platform_strike platform_fault_choose(const char *operation)
 {
     int64_t nth = count_call(operation);
     for (size_t n = 0; n < rule_count; n++) {
-        if (strcmp(rules[n].operation, operation) == 0 && rules[n].nth == nth) {
-            *status = rules[n].status;
-            return rules[n].fault;
-        }
+        if (strcmp(rules[n].operation, operation) == 0 && rules[n].nth == nth)
+            return rules[n].strike;
     }
-    return PLATFORM_FAULT_NONE;
+    return (struct platform_strike){.fault = PLATFORM_FAULT_NONE};
 }
 
 void platform_fault_hold(struct platform_request *request,
@@ -87,7 +111,7 @@ void platform_fault_hold(struct platform_request *request,
     while (*at != NULL)
         at = &(*at)->next;
     *at = held;
-    request->abandoned = let_go;
+    request->abandoned = request->strike.fault == PLATFORM_FAULT_HANG_MIDWAY ? NULL : let_go;
     tell_watchers();
 }
 
@@ -127,13 +151,14 @@ static bool add_rule(const cJSON *item)
             continue;
         struct rule *rule = &rules[rule_count++];
         snprintf(rule->operation, sizeof rule->operation, "%s", sbx_json_text(item, "on"));
-        rule->fault = faults[n].fault;
         rule->nth = sbx_json_integer(item, "nth");
         if (rule->nth == 0)
             rule->nth = 1;
-        rule->status = (sandbox_status)sbx_json_integer(item, "status");
-        if (rule->status == SANDBOX_OK)
-            rule->status = SANDBOX_UNAVAILABLE;
+        rule->strike.fault = faults[n].fault;
+        rule->strike.asks = sbx_json_integer(item, "asks");
+        rule->strike.status = (sandbox_status)sbx_json_integer(item, "status");
+        if (rule->strike.status == SANDBOX_OK)
+            rule->strike.status = SANDBOX_UNAVAILABLE;
         return true;
     }
     return false;

@@ -5,6 +5,7 @@
  */
 
 #include "platform.h"
+#include "util/fail.h"
 #include "util/file.h"
 #include "util/memory.h"
 #include <errno.h>
@@ -150,19 +151,40 @@ static int claim_socket(int *lock, int *listener)
     return 0;
 }
 
+/* A directory of ours in the state directory, empty. */
+static sandbox_status claim_directory(const char *name, mode_t mode, char **path,
+                                      sandbox_error *error)
+{
+    *path = sbx_format("%s/%s", settings.state, name);
+    if (*path == NULL)
+        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory");
+    sandbox_status status = sbx_tree_remove(AT_FDCWD, *path, error);
+    return status == SANDBOX_OK ? sbx_directory_make(AT_FDCWD, *path, mode, error) : status;
+}
+
+static bool holds_others_files(const char *marker)
+{
+    static const char *const names[] = {"workspaces", "agents", "seals", "snapshots"};
+    if (access(marker, F_OK) == 0)
+        return false;
+    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
+        SBX_ON_EXIT(sbx_free_text) char *path = sbx_format("%s/%s", settings.state, names[n]);
+        if (path == NULL || access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* What is found in there belonged to a platform that is gone, but only if the marker says so. */
 static int claim_state(void)
 {
     sandbox_error error = {0};
-    platform.workspaces = sbx_format("%s/workspaces", settings.state);
-    platform.agents = sbx_format("%s/agents", settings.state);
     SBX_ON_EXIT(sbx_free_text) char *marker = sbx_format("%s/%s", settings.state, MARKER);
-    if (platform.workspaces == NULL || platform.agents == NULL || marker == NULL)
+    if (marker == NULL)
         return 1;
     umask(022);
     sandbox_status status = sbx_directory_make(AT_FDCWD, settings.state, 0711, &error);
-    if (status == SANDBOX_OK && access(marker, F_OK) < 0 &&
-        (access(platform.workspaces, F_OK) == 0 || access(platform.agents, F_OK) == 0)) {
+    if (status == SANDBOX_OK && holds_others_files(marker)) {
         fprintf(stderr,
                 "sandbox-memory-platform: '%s' holds somebody else's files; name an empty "
                 "directory\n",
@@ -172,13 +194,13 @@ static int claim_state(void)
     if (status == SANDBOX_OK)
         status = sbx_file_replace(AT_FDCWD, marker, "", 0, 0600, &error);
     if (status == SANDBOX_OK)
-        status = sbx_tree_remove(AT_FDCWD, platform.workspaces, &error);
+        status = claim_directory("workspaces", 0711, &platform.workspaces, &error);
     if (status == SANDBOX_OK)
-        status = sbx_tree_remove(AT_FDCWD, platform.agents, &error);
+        status = claim_directory("agents", 0700, &platform.agents, &error);
     if (status == SANDBOX_OK)
-        status = sbx_directory_make(AT_FDCWD, platform.workspaces, 0711, &error);
+        status = claim_directory("seals", 0700, &platform.seals, &error);
     if (status == SANDBOX_OK)
-        status = sbx_directory_make(AT_FDCWD, platform.agents, 0700, &error);
+        status = claim_directory("snapshots", 0700, &platform.snapshots, &error);
     if (status == SANDBOX_OK)
         return 0;
     fprintf(stderr, "sandbox-memory-platform: %s\n", error.message);
@@ -210,7 +232,7 @@ static void linger_over(uv_timer_t *timer)
 void platform_look_idle(void)
 {
     bool busy = platform_instance_count() > 0 || platform_record_count() > 0 ||
-                platform_connection_count() > 0;
+                platform_connection_count() > 0 || platform_frozen_count() > 0;
     if (platform.stopping && platform_instances_ended() && platform_connection_count() == 0)
         uv_stop(&platform.loop);
     else if (!platform.stopping && busy)
@@ -269,5 +291,7 @@ static int serve(int listener)
     (void)sbx_tree_remove(AT_FDCWD, settings.state, NULL);
     free(platform.workspaces);
     free(platform.agents);
+    free(platform.seals);
+    free(platform.snapshots);
     return 0;
 }

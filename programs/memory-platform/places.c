@@ -51,7 +51,7 @@ struct platform_place *platform_place_take(struct platform_request *request)
     }
     snprintf(place->id, sizeof place->id, "%s", id);
     place->directory = directory;
-    place->agent = (struct sbx_child)SBX_CHILD;
+    place->agent = (struct platform_agent){.child = SBX_CHILD};
     place->next = places;
     places = place;
     place_count++;
@@ -65,6 +65,13 @@ void platform_discard(struct platform_request *request)
 }
 
 void platform_destroy(struct platform_request *request)
+{
+    if (platform_record_fence(request))
+        end_first(request);
+}
+
+/* As discard, but the instance does not go back into a snapshot. */
+void platform_release(struct platform_request *request)
 {
     if (platform_record_fence(request))
         end_first(request);
@@ -86,13 +93,47 @@ static void end_first(struct platform_request *request)
     platform_place_proceed(place);
 }
 
+static void run_all(struct platform_request *list)
+{
+    while (list != NULL) {
+        struct platform_request *request = list;
+        list = request->next;
+        request->next = NULL;
+        request->operation->run(request);
+    }
+}
+
+static bool is_destroyed(const struct platform_place *place)
+{
+    const struct platform_request *at = place->waiting;
+    while (at != NULL && at->operation->run != platform_destroy)
+        at = at->next;
+    return at != NULL;
+}
+
 void platform_place_proceed(struct platform_place *place)
 {
-    if (place->waiting == NULL || place->removers != NULL)
+    if (place->job != NULL) {
+        platform_job_look(place->job);
         return;
-    if (platform_instance_has_agent(place)) {
+    }
+    if (place->removers != NULL)
+        return;
+    if (place->waiting == NULL) {
+        run_all(sbx_take(place->queue));
+        return;
+    }
+    if (platform_may_refreeze(place)) {
+        if (!platform_refreeze(place))
+            return;
+    } else if (platform_instance_has_agent(place)) {
         platform_instance_kill(place);
         return;
+    }
+    if (is_destroyed(place)) {
+        platform_frozen_kill(place);
+        if (platform_has_frozen(place))
+            return;
     }
     if (platform_orphans_sweep() == 0)
         serve(place);
@@ -100,12 +141,12 @@ void platform_place_proceed(struct platform_place *place)
 
 void platform_orphans_ended(void)
 {
-    if (platform_orphans_sweep() > 0)
-        return;
+    platform_orphans_sweep();
     struct platform_place *next;
     for (struct platform_place *place = places; place != NULL; place = next) {
         next = place->next;
-        platform_place_proceed(place);
+        if (place->job != NULL || place->waiting != NULL)
+            platform_place_proceed(place);
     }
 }
 
@@ -123,8 +164,10 @@ static void serve(struct platform_place *place)
         else
             platform_request_answer(request, NULL);
     }
-    if (place->removers == NULL)
+    if (place->removers == NULL) {
+        platform_place_proceed(place);
         return;
+    }
     place->removal.data = place;
     if (uv_queue_work(&platform.loop, &place->removal, remove_directory, removed) != 0)
         removed(&place->removal, UV_ENOMEM);
@@ -134,9 +177,18 @@ static void serve(struct platform_place *place)
 static void remove_directory(uv_work_t *work)
 {
     struct platform_place *place = work->data;
-    place->removal_error = (sandbox_error){0};
-    place->removal_error.status =
-        sbx_tree_remove(AT_FDCWD, place->directory, &place->removal_error);
+    sandbox_error *error = &place->removal_error;
+    *error = (sandbox_error){0};
+    SBX_ON_EXIT(sbx_free_text) char *seals = sbx_format("%s/%s", platform.seals, place->id);
+    SBX_ON_EXIT(sbx_free_text) char *kept = sbx_format("%s/%s", platform.snapshots, place->id);
+    sandbox_status status = SANDBOX_NO_MEMORY;
+    if (seals != NULL && kept != NULL)
+        status = sbx_tree_remove(AT_FDCWD, kept, error);
+    if (status == SANDBOX_OK)
+        status = sbx_tree_remove(AT_FDCWD, seals, error);
+    if (status == SANDBOX_OK)
+        status = sbx_tree_remove(AT_FDCWD, place->directory, error);
+    error->status = status;
 }
 
 static void removed(uv_work_t *work, int status)
@@ -145,10 +197,12 @@ static void removed(uv_work_t *work, int status)
     sandbox_error error = place->removal_error;
     if (status != 0)
         error.status = SANDBOX_UNAVAILABLE;
-    struct platform_request *list = sbx_take(place->removers);
+    struct platform_request *list = sbx_take(place->removers), *queue = NULL;
     bool gone = error.status == SANDBOX_OK && place->waiting == NULL;
-    if (gone)
+    if (gone) {
+        queue = sbx_take(place->queue);
         forget(place);
+    }
     while (list != NULL) {
         struct platform_request *request = list;
         list = request->next;
@@ -157,6 +211,7 @@ static void removed(uv_work_t *work, int status)
         else
             platform_request_fail(request, error.status, error.reason, "%s", error.message);
     }
+    run_all(queue);
     if (!gone)
         platform_place_proceed(place);
     platform_look_idle();
@@ -181,21 +236,31 @@ static void forget(struct platform_place *place)
     *at = place->next;
     place_count--;
     platform_instance_clear(place);
+    platform_snapshots_free(place);
     free(place->directory);
     free(place);
+}
+
+static void end_all(struct platform_request **list)
+{
+    while (*list != NULL) {
+        struct platform_request *request = *list;
+        platform_list_remove(list, request);
+        platform_request_end(request);
+    }
 }
 
 void platform_instances_free(void)
 {
     while (places != NULL) {
         struct platform_place *place = places;
-        while (place->waiting != NULL) {
-            struct platform_request *request = place->waiting;
-            platform_list_remove(&place->waiting, request);
-            platform_request_end(request);
-        }
+        end_all(&place->waiting);
+        end_all(&place->queue);
         if (place->provision != NULL)
             platform_request_end(sbx_take(place->provision));
+        if (place->job != NULL && place->job->request != NULL)
+            platform_request_end(place->job->request);
+        platform_job_free(place->job);
         forget(place);
     }
 }

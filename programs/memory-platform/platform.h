@@ -15,12 +15,15 @@
 #define PLATFORM_RECORDS_MAX     4096
 #define PLATFORM_RECORD_MAX      (256u << 10)
 #define PLATFORM_PLACES_MAX      1024
+#define PLATFORM_SNAPSHOTS_MAX   32 /* of one workspace */
 
 struct platform {
     uv_loop_t loop;
     const char *agent; /* the program that runs in an instance */
     char *workspaces;  /* directory that holds a directory for each workspace */
     char *agents;      /* directory that holds the agents' sockets and logs */
+    char *seals;       /* directory that holds a directory for each workspace's seal file */
+    char *snapshots;   /* directory that holds a directory for each workspace's snapshots */
     bool stopping;
 };
 
@@ -45,6 +48,23 @@ enum platform_fault {
     PLATFORM_FAULT_HANG_AFTER,
     PLATFORM_FAULT_HALF_MADE,
     PLATFORM_FAULT_KILL_AGENT,
+    PLATFORM_FAULT_HANG_MIDWAY,
+    PLATFORM_FAULT_CONSUME_AND_FAIL,
+    PLATFORM_FAULT_DAMAGE,
+    PLATFORM_FAULT_COLD,
+    PLATFORM_FAULT_OLDER,
+    PLATFORM_FAULT_FOREIGN,
+    PLATFORM_FAULT_SILENT,
+    PLATFORM_FAULT_EVIDENCE_CONFIRMED,
+    PLATFORM_FAULT_EVIDENCE_MISSING,
+    PLATFORM_FAULT_EVIDENCE_CONTRARY,
+};
+
+/* What a rule makes of one request. */
+struct platform_strike {
+    enum platform_fault fault;
+    sandbox_status status; /* of the answer, for FAIL */
+    int64_t asks;          /* for EVIDENCE_MISSING: how often; 0: until it is told */
 };
 
 /* A request that is not answered yet. Answering frees it. */
@@ -52,7 +72,7 @@ struct platform_request {
     struct platform_connection *connection; /* NULL: the caller has gone */
     cJSON *body;
     const struct platform_operation *operation;
-    enum platform_fault fault;
+    struct platform_strike strike;
     cJSON *answer; /* ready, but held back */
     /* The caller has gone: whoever holds the request lets go of it. NULL: it goes on without. */
     void (*abandoned)(struct platform_request *request);
@@ -96,6 +116,8 @@ size_t platform_record_count(void);
  * request has been answered with a refusal.
  */
 bool platform_record_fence(struct platform_request *request);
+/* Whether the record says that the instance may hold work that no snapshot has. */
+bool platform_record_is_precious(const struct platform_request *request);
 void platform_records_free(void);
 
 /* ---- instances (instances.c, places.c) ---- */
@@ -110,10 +132,26 @@ void platform_kill(struct platform_request *request);
 void platform_kill_agent(const char *id);
 size_t platform_instance_count(void);
 size_t platform_directory_count(void);
-/* Kills every agent; platform_instances_ended() says when all are gone. */
+/* Kills every agent, frozen ones too; platform_instances_ended() says when all are gone. */
 void platform_instances_end(void);
 bool platform_instances_ended(void);
 void platform_instances_free(void);
+
+/* ---- snapshots (snapshots.c, verify.c, restore.c, freezes.c) ---- */
+
+void platform_snapshot_prepare(struct platform_request *request);
+void platform_snapshot_take(struct platform_request *request);
+void platform_snapshot_adopt(struct platform_request *request);
+void platform_snapshot_verify(struct platform_request *request);
+void platform_snapshot_remove(struct platform_request *request);
+void platform_restore(struct platform_request *request);
+void platform_evidence_look(struct platform_request *request);
+void platform_evidence(struct platform_request *request);
+void platform_release(struct platform_request *request);
+/* Frozen agents: the memory of snapshots. */
+size_t platform_frozen_count(void);
+/* On the disk, half made ones too. */
+size_t platform_snapshot_count(void);
 
 /* ---- processes that a dead agent left (orphans.c) ---- */
 
@@ -122,9 +160,9 @@ void platform_instances_free(void);
  * and reaps such processes; returns how many still are.
  */
 size_t platform_orphans_sweep(void);
-/* Some child has ended: sweeps, and goes on with what waited for the last of them. */
+/* Some child has ended or stopped: sweeps, and goes on with what waited for it. */
 void platform_orphans_ended(void);
-/* Whether `pid` is the agent of an instance. */
+/* Whether `pid` is the agent of an instance, or a frozen one. */
 bool platform_is_agent(pid_t pid);
 
 /* When it was started, in clock ticks since boot; 0 if there is no such process. */
@@ -132,8 +170,11 @@ uint64_t platform_start_time(pid_t pid);
 
 /* ---- faults (faults.c) ---- */
 
-enum platform_fault platform_fault_choose(const char *operation, sandbox_status *status);
-/* Holds a request until it is told to go on; then `resume` runs. */
+struct platform_strike platform_fault_choose(const char *operation);
+/*
+ * Holds a request until it is told to go on; then `resume` runs. One whose caller leaves is
+ * forgotten, except in the middle of its work (HANG_MIDWAY): that goes on without a caller.
+ */
 void platform_fault_hold(struct platform_request *request,
                          void (*resume)(struct platform_request *request));
 void platform_script(struct platform_request *request);

@@ -174,6 +174,17 @@ bool platform_record_fence(struct platform_request *request)
     return false;
 }
 
+bool platform_record_is_precious(const struct platform_request *request)
+{
+    const char *name = platform_request_text(request, "name");
+    const struct record *record = *place_of(name);
+    SBX_ON_EXIT(sbx_json_free) cJSON *json = NULL;
+    return record != NULL && strcmp(record->name, name) == 0 &&
+           sbx_json_parse(record->text, record->size, PLATFORM_RECORD_MAX, &json, NULL) ==
+               SANDBOX_OK &&
+           sbx_json_flag(json, "precious");
+}
+
 void platform_records_free(void)
 {
     while (records != NULL) {

@@ -17,13 +17,27 @@
  *   connect         id, incarnation              -> socket
  *   discard         F
  *   destroy         F
+ *   snapshot.prepare  F, snapshot, kind, incarnation
+ *   snapshot.take   F, snapshot, kind, incarnation -> digest, bytes
+ *   snapshot.adopt  F, snapshot                  -> digest, bytes
+ *   snapshot.verify id, snapshot, digest         -> verdict, files, bytes, evidence
+ *   snapshot.remove F, snapshot
+ *   restore         F, snapshot, digest, keep, agent -> incarnation, evidence, detail
+ *   evidence.look   id, incarnation              -> evidence, detail
+ *   release         F
+ *
+ * "kind" and "keep" are "memory" or "files"; an empty "incarnation" stands for a workspace
+ * without an instance, whose files are kept without a seal. "evidence" is "", "confirmed",
+ * "missing" or "contrary", "verdict" "intact", "damaged", "missing" or "cannot tell".
  *
  * For tests:
- *   script          rules [{on, nth, do, status}]
+ *   script          rules [{on, nth, do, status, asks}]
  *   go                                           lets hung requests go on
  *   await-hung      count                        answers once so many requests hang
  *   state                                        -> instances, records, directories, orphans,
+ *                                                   frozen, snapshots,
  *                                                   calls {operation: how often}
+ *   evidence        id, say                      from now on the platform says so of the instance
  *   kill            id                           kills the agent, as a lack of memory would
  *   stop                                         ends the platform and all that it runs
  */
@@ -36,7 +50,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PROTOCOL 1
+#define PROTOCOL 2
 
 static void say_hello(struct platform_request *request);
 static void give_secret(struct platform_request *request);
@@ -55,11 +69,20 @@ static const struct platform_operation operations[] = {
     {"connect", platform_connect, true},
     {"discard", platform_discard, true},
     {"destroy", platform_destroy, true},
+    {"snapshot.prepare", platform_snapshot_prepare, true},
+    {"snapshot.take", platform_snapshot_take, true},
+    {"snapshot.adopt", platform_snapshot_adopt, true},
+    {"snapshot.verify", platform_snapshot_verify, true},
+    {"snapshot.remove", platform_snapshot_remove, true},
+    {"restore", platform_restore, true},
+    {"evidence.look", platform_evidence_look, true},
+    {"release", platform_release, true},
     {"script", platform_script, false},
     {"go", platform_go, false},
     {"await-hung", platform_await_hung, false},
     {"state", tell_state, false},
     {"kill", platform_kill, false},
+    {"evidence", platform_evidence, false},
     {"stop", stop, false},
 };
 
@@ -97,12 +120,12 @@ void platform_request_begin(struct platform_connection *connection, cJSON *body,
                               sbx_json_text(body, "do"));
         return;
     }
-    sandbox_status status = SANDBOX_UNAVAILABLE;
     if (request->operation->scriptable)
-        request->fault = platform_fault_choose(request->operation->name, &status);
-    if (request->fault == PLATFORM_FAULT_FAIL)
-        platform_request_fail(request, status, "scripted", "the platform was told to fail");
-    else if (request->fault == PLATFORM_FAULT_HANG)
+        request->strike = platform_fault_choose(request->operation->name);
+    if (request->strike.fault == PLATFORM_FAULT_FAIL)
+        platform_request_fail(request, request->strike.status, "scripted",
+                              "the platform was told to fail");
+    else if (request->strike.fault == PLATFORM_FAULT_HANG)
         platform_fault_hold(request, run);
     else
         run(request);
@@ -113,8 +136,8 @@ static void send_answer(struct platform_request *request)
     struct platform_connection *connection = request->connection;
     cJSON *answer = request->answer;
     request->answer = NULL;
-    bool lost = request->fault == PLATFORM_FAULT_LOSE_ANSWER;
-    bool killed = request->fault == PLATFORM_FAULT_KILL_AGENT;
+    bool lost = request->strike.fault == PLATFORM_FAULT_LOSE_ANSWER;
+    bool killed = request->strike.fault == PLATFORM_FAULT_KILL_AGENT;
     if (killed)
         platform_kill_agent(platform_request_text(request, "id"));
     cJSON_Delete(request->body);
@@ -135,7 +158,7 @@ void platform_request_answer(struct platform_request *request, cJSON *answer)
     if (cJSON_GetObjectItemCaseSensitive(answer, "ok") == NULL)
         cJSON_AddTrueToObject(answer, "ok");
     request->answer = answer;
-    if (request->fault == PLATFORM_FAULT_HANG_AFTER && request->connection != NULL)
+    if (request->strike.fault == PLATFORM_FAULT_HANG_AFTER && request->connection != NULL)
         platform_fault_hold(request, send_answer);
     else
         send_answer(request);
@@ -237,6 +260,8 @@ static void tell_state(struct platform_request *request)
     cJSON_AddNumberToObject(answer, "records", (double)platform_record_count());
     cJSON_AddNumberToObject(answer, "directories", (double)platform_directory_count());
     cJSON_AddNumberToObject(answer, "orphans", (double)platform_orphans_sweep());
+    cJSON_AddNumberToObject(answer, "frozen", (double)platform_frozen_count());
+    cJSON_AddNumberToObject(answer, "snapshots", (double)platform_snapshot_count());
     cJSON_AddItemToObject(answer, "calls", platform_fault_calls());
     platform_request_answer(request, answer);
 }

@@ -17,7 +17,7 @@ CODE = grpc.StatusCode
 def test_health_needs_no_token_and_tells_the_gate(make_agent):
     agent = make_agent(opened=False)
     reply = agent.health()
-    assert (reply.protocol, reply.gate, reply.epoch) == (1, guard_pb2.GATE_NOT_OPENED, 0)
+    assert (reply.protocol, reply.gate, reply.epoch) == (2, guard_pb2.GATE_NOT_OPENED, 0)
     assert reply.workspace_id == b"" and reply.version
     agent.open()
     reply = agent.health()
@@ -191,6 +191,41 @@ def test_activity_knows_tasks_services_and_terminals(agent):
         agent.wait(id)
     reply = agent.activity()
     assert (reply.active_tasks, reply.active_terminals) == (0, 0)
+
+
+def test_activity_names_who_is_active(agent):
+    service = agent.start("sleep 1000", role=1)
+    pids = {}
+    for number in range(18):
+        id = agent.start(f"exec sleep {1000 + number} #" + "x" * 300)
+        pids[id] = agent.last.pid
+    reply = agent.activity()
+    assert (reply.active_tasks, len(reply.active)) == (18, 16)
+    for active in reply.active:
+        assert pids[active.id] == active.pid and not active.terminal
+        assert active.command.startswith(b"exec sleep 10") and len(active.command) == 256
+    shell = agent.start(argv=["bash", "--norc", "-i"], role=1, terminal=(24, 80))
+    agent.write(shell, b"sleep 1000\n")
+    until(lambda: agent.activity().active_terminals == 1, "the shell's job is seen")
+    first = agent.activity().active[0]
+    assert (first.id, first.terminal, first.command) == (shell, True, b"bash --norc -i")
+    for id in (service, shell, *pids):
+        agent.signal(id, signal.SIGKILL)
+
+
+def test_traffic_is_what_goes_through_ports_and_terminals(agent):
+    assert not agent.activity().had_traffic
+    id = agent.start("cat", input=True)
+    agent.write(id, b"bytes into a pipe", end=True)
+    agent.wait(id)
+    assert not agent.activity().had_traffic
+    shell = agent.start(argv=["cat"], role=1, terminal=(24, 80))
+    agent.write(shell, b"typed\n")
+    reply = agent.activity()
+    assert reply.had_traffic and reply.traffic_idle_ms < 10_000
+    until(lambda: agent.activity().traffic_idle_ms >= 30, "it grows while nobody types")
+    agent.write(shell, b"", offset=6, end=True)
+    agent.wait(shell)
 
 
 def test_looking_at_the_agent_does_not_count_as_activity(agent):

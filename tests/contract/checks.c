@@ -1,14 +1,23 @@
 /* What the suites share: see checks.h. */
 
 #include "checks.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 sandbox_error error;
+
+/* For whoever looks for the cause of a failure: SANDBOX_TEST_LOG=1. */
+static void show(sandbox_log_level level, const char *line, void *user_data)
+{
+    fprintf(stderr, "log %d: %s\n", (int)level, line);
+}
 
 int contract_main(Suite *(*make)(void))
 {
     if (!harness_begin())
         return HARNESS_SKIP;
+    if (getenv("SANDBOX_TEST_LOG") != NULL)
+        sandbox_set_log(SANDBOX_LOG_DEBUG, show, NULL);
     SRunner *runner = srunner_create(make());
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);

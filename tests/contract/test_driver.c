@@ -62,7 +62,7 @@ static void check_agent(const struct sbx_record *record)
     good(sbx_session_call(session, "/sandbox.v1.Guard/Health", &request.base, true,
                           &sandbox__v1__health_reply__descriptor, &wait, &reply, &error));
     Sandbox__V1__HealthReply *health = (Sandbox__V1__HealthReply *)reply;
-    ck_assert_uint_eq(health->protocol, 1);
+    ck_assert_uint_eq(health->protocol, 2);
     ck_assert_int_eq(health->gate, SANDBOX__V1__GATE__GATE_NOT_OPENED);
     protobuf_c_message_free_unpacked(reply, NULL);
     sbx_session_drop(session);

@@ -11,6 +11,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_same(const struct sbx_record *first, const struct sbx_record *second);
+static void check_snapshots(const struct sbx_record *first, const struct sbx_record *second);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -55,6 +56,36 @@ static void check_same(const struct sbx_record *first, const struct sbx_record *
         abort();
     if (was->kind[0] != '\0' &&
         (strcmp(was->id, is->id) != 0 || strcmp(was->owner, is->owner) != 0 ||
-         strcmp(was->step, is->step) != 0 || was->lease_ms != is->lease_ms))
+         strcmp(was->step, is->step) != 0 || was->lease_ms != is->lease_ms ||
+         was->wanted != is->wanted))
         abort();
+    check_snapshots(first, second);
+}
+
+static void check_snapshot(const struct sbx_snapshot *first, const struct sbx_snapshot *second)
+{
+    if (strcmp(first->id, second->id) != 0 || first->kind != second->kind ||
+        strcmp(first->seal_hash, second->seal_hash) != 0 ||
+        strcmp(first->digest, second->digest) != 0 || strcmp(first->run, second->run) != 0 ||
+        first->key_id != second->key_id || first->epoch != second->epoch ||
+        strcmp(first->incarnation, second->incarnation) != 0 || first->proven != second->proven ||
+        !is_same_time(first->created_ms, second->created_ms) ||
+        !is_same_time((int64_t)first->bytes, (int64_t)second->bytes))
+        abort();
+}
+
+/* A snapshot that came out as another one would be restored in its place. */
+static void check_snapshots(const struct sbx_record *first, const struct sbx_record *second)
+{
+    if (first->precious != second->precious || strcmp(first->snapshot, second->snapshot) != 0 ||
+        strcmp(first->next_run, second->next_run) != 0 ||
+        first->next_key_id != second->next_key_id || first->generation != second->generation ||
+        first->retain != second->retain || first->snapshot_count != second->snapshot_count ||
+        first->snapshot_count > SBX_SNAPSHOTS_MAX)
+        abort();
+    if (first->snapshot[0] != '\0' && sbx_record_snapshot(first, first->snapshot) == NULL)
+        abort();
+    check_snapshot(&first->making, &second->making);
+    for (size_t n = 0; n < first->snapshot_count; n++)
+        check_snapshot(&first->snapshots[n], &second->snapshots[n]);
 }

@@ -74,6 +74,7 @@ START_TEST(no_secret_is_in_the_agents_environment_or_command_line)
                "tr '\\0' '\\n' </proc/1/environ 2>/dev/null | grep -v '^PATH=\\|^HOME='",
                &text);
     ck_assert_str_eq(text, "/.sandbox/sandbox-agent\nserve\n--socket\n/run/sandbox/agent.sock\n"
+                           "--seal\n/run/sandbox/seal/seal\n"
                            "--init\n");
     rig_inside(&record,
                "setpriv --reuid 1000 --regid 1000 --clear-groups "

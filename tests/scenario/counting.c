@@ -105,6 +105,37 @@ COUNTED(connect,
          struct sbx_channel *channel, sandbox_error *error),
         (state, record, wait, channel, error))
 
+COUNTED(snapshot_prepare,
+        (void *state, const struct sbx_record *record, const struct sbx_snapshot *snapshot,
+         const struct sbx_wait *wait, sandbox_error *error),
+        (state, record, snapshot, wait, error))
+COUNTED(snapshot_take,
+        (void *state, const struct sbx_record *record, struct sbx_snapshot *snapshot,
+         struct sbx_progress *progress, const struct sbx_wait *wait, sandbox_error *error),
+        (state, record, snapshot, progress, wait, error))
+COUNTED(snapshot_adopt,
+        (void *state, const struct sbx_record *record, struct sbx_snapshot *snapshot,
+         const struct sbx_wait *wait, sandbox_error *error),
+        (state, record, snapshot, wait, error))
+COUNTED(snapshot_verify,
+        (void *state, const struct sbx_record *record, const struct sbx_snapshot *snapshot,
+         struct sbx_progress *progress, const struct sbx_wait *wait, struct sbx_verdict *out,
+         sandbox_error *error),
+        (state, record, snapshot, progress, wait, out, error))
+COUNTED(snapshot_remove,
+        (void *state, const struct sbx_record *record, const char *snapshot_id,
+         const struct sbx_wait *wait, sandbox_error *error),
+        (state, record, snapshot_id, wait, error))
+COUNTED(restore,
+        (void *state, const struct sbx_record *record, const struct sbx_snapshot *snapshot,
+         sandbox_keep keep, struct sbx_progress *progress, const struct sbx_wait *wait,
+         struct sbx_restored *out, sandbox_error *error),
+        (state, record, snapshot, keep, progress, wait, out, error))
+COUNTED(release,
+        (void *state, const struct sbx_record *record, const struct sbx_wait *wait,
+         sandbox_error *error),
+        (state, record, wait, error))
+
 static void (*judging_hook)(void);
 
 void counting_before_judging(void (*hook)(void))
@@ -135,6 +166,13 @@ static void make_table(void)
     counted.discard = discard;
     counted.destroy = destroy;
     counted.connect = connect;
+    counted.snapshot_prepare = snapshot_prepare;
+    counted.snapshot_take = snapshot_take;
+    counted.snapshot_adopt = snapshot_adopt;
+    counted.snapshot_verify = snapshot_verify;
+    counted.snapshot_remove = snapshot_remove;
+    counted.restore = restore;
+    counted.release = release;
 }
 
 const struct sbx_driver *__wrap_sbx_driver_of(const char *uri, const char **rest)

@@ -15,8 +15,8 @@
 static unsigned points, recovered;
 
 /* How a fresh process goes on. */
-enum way { BY_FIND, BY_OPEN, BY_CREATE, BY_SWEEP, BY_DELETE, WAYS };
-static const char *const way_names[] = {"find", "open", "create", "sweep", "delete"};
+enum way { BY_FIND, BY_OPEN, BY_CREATE, BY_SWEEP, BY_RECOVER, BY_DELETE, WAYS };
+static const char *const way_names[] = {"find", "open", "create", "sweep", "recover", "delete"};
 
 static void go_on(enum way way, sandbox_client *client, const char *name, bool must_keep,
                   const char *what)
@@ -35,7 +35,12 @@ static void go_on(enum way way, sandbox_client *client, const char *name, bool m
         status = sandbox_workspace_create(client, &options, NULL, &workspace, &error);
     else if (way == BY_SWEEP)
         status = sandbox_client_sweep(client, NULL, NULL, &error);
-    bool fine = status == SANDBOX_OK || (way == BY_FIND && status == SANDBOX_NOT_FOUND) ||
+    else if (way == BY_RECOVER)
+        status = sandbox_client_recover(client, NULL, NULL, &error);
+    bool used_up = way == BY_OPEN && status == SANDBOX_NOT_RESTORED &&
+                   strcmp(error.reason, "memory-gone") == 0;
+    bool fine = status == SANDBOX_OK || used_up ||
+                (way == BY_FIND && status == SANDBOX_NOT_FOUND) ||
                 (way == BY_CREATE && status == SANDBOX_EXISTS);
     require(fine, "%s, then %s: %s", what, way_names[way], error.message);
     require(!must_keep || way != BY_CREATE || status == SANDBOX_EXISTS,
@@ -47,12 +52,10 @@ static void go_on(enum way way, sandbox_client *client, const char *name, bool m
 static void check_whole(sandbox_client *client, const char *name, bool must_keep, bool must_not,
                         const char *what)
 {
-    sandbox_workspace_options options = {SANDBOX_WORKSPACE_OPTIONS, .name = name, .user = "root",
-                                         .from = SANDBOX_FROM_LIVE_FILES};
     sandbox_workspace *workspace = NULL;
     sandbox_error error = {0};
-    require(sandbox_workspace_open(client, &options, NULL, &workspace, &error) == SANDBOX_OK,
-            "%s, then open: %s", what, error.message);
+    sandbox_status status = scenario_open_whole(client, name, &workspace, &error);
+    require(status == SANDBOX_OK, "%s, then open: %s", what, error.message);
     require(harness_count("instances") == 1, "%s: %d instances", what, harness_count("instances"));
     scenario_require_works(workspace);
     bool kept = scenario_has_kept(workspace);
@@ -77,6 +80,13 @@ static const struct subject subjects[] = {
     {"open", scenario_make, true, false},   {"open", scenario_make_interrupted, true, false},
     {"renew", scenario_make, true, false},  {"renew", scenario_make_interrupted, true, false},
     {"delete", scenario_make, false, true}, {"delete", scenario_make_interrupted, false, true},
+    {"suspend", scenario_make, true, false},
+    {"suspend-files", scenario_make, true, false},
+    {"checkpoint", scenario_make, true, false},
+    {"resume", scenario_make_suspended, true, false},
+    {"open", scenario_make_suspended, true, false},
+    {"resume-snapshot", scenario_make_fallen, true, false},
+    {"delete", scenario_make_suspended, false, true},
 };
 
 /* False: the operation ended before it came to that call. */
@@ -87,10 +97,12 @@ static bool strike(const struct subject *subject, enum strike how, unsigned at, 
     snprintf(name, sizeof name, "k-%u", number++);
     subject->prepare(name);
     int code = scenario_run(subject->operation, name, how, at, "");
-    snprintf(what, sizeof what, "%s%s killed %s driver call %u", subject->operation,
-             subject->prepare == nothing         ? ""
-             : subject->prepare == scenario_make ? " (running)"
-                                                 : " (interrupted)",
+    snprintf(what, sizeof what, "%s (%s) killed %s driver call %u", subject->operation,
+             subject->prepare == nothing                     ? "nothing there"
+             : subject->prepare == scenario_make             ? "running"
+             : subject->prepare == scenario_make_interrupted ? "interrupted"
+             : subject->prepare == scenario_make_suspended   ? "suspended"
+                                                             : "fallen",
              how == STRIKE_KILL_BEFORE ? "before" : "after", at);
     bool killed = code == CHILD_KILLED;
     require(killed || code == CHILD_OK, "%s: it ended with code %d", what, code);

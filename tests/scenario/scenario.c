@@ -148,6 +148,30 @@ static sandbox_status exec_and_die(sandbox_workspace *workspace, const char *id,
     return status;
 }
 
+sandbox_status scenario_change(sandbox_workspace *workspace, const char *operation,
+                               const sandbox_call *call, sandbox_error *error)
+{
+    sandbox_suspend_options how = {SANDBOX_SUSPEND_OPTIONS};
+    sandbox_resume_options from = {SANDBOX_RESUME_OPTIONS};
+    if (strcmp(operation, "suspend-files") == 0)
+        how.keep = SANDBOX_KEEP_FILES;
+    if (strcmp(operation, "resume-snapshot") == 0) {
+        from.from = SANDBOX_FROM_SNAPSHOT;
+        from.accept = SANDBOX_ACCEPT_FILES;
+    }
+    if (strcmp(operation, "checkpoint") == 0)
+        return sandbox_workspace_checkpoint(workspace, &how, call, NULL, error);
+    return strncmp(operation, "suspend", 7) == 0
+               ? sandbox_workspace_suspend(workspace, &how, call, NULL, error)
+               : sandbox_workspace_resume(workspace, &from, call, NULL, error);
+}
+
+static bool changes_state(const char *operation)
+{
+    return strncmp(operation, "suspend", 7) == 0 || strncmp(operation, "resume", 6) == 0 ||
+           strcmp(operation, "checkpoint") == 0;
+}
+
 /* The words: URI, operation, name, strike, at, extra. */
 static int do_operation(char **words)
 {
@@ -161,7 +185,8 @@ static int do_operation(char **words)
     sandbox_client_options where = {SANDBOX_CLIENT_OPTIONS, .uri = words[0]};
     sandbox_workspace_options how = {SANDBOX_WORKSPACE_OPTIONS, .name = name, .user = "root"};
     sandbox_status status = sandbox_client_open(&where, NULL, &client, &error);
-    bool finds = strcmp(operation, "renew") == 0 || strcmp(operation, "exec") == 0;
+    bool finds = strcmp(operation, "renew") == 0 || strcmp(operation, "exec") == 0 ||
+                 changes_state(operation);
     if (status == SANDBOX_OK && finds)
         status = sandbox_workspace_find(client, name, NULL, &workspace, &error);
     counting_begin((enum strike)strtol(words[3], NULL, 10), (unsigned)strtoul(words[4], NULL, 10),
@@ -174,6 +199,8 @@ static int do_operation(char **words)
         status = sandbox_workspace_renew(workspace, 3600000, NULL, &error);
     else if (status == SANDBOX_OK && strcmp(operation, "delete") == 0)
         status = delete_by_name(client, name, &error);
+    else if (status == SANDBOX_OK && changes_state(operation))
+        status = scenario_change(workspace, operation, NULL, &error);
     else if (status == SANDBOX_OK && strcmp(operation, "exec") == 0)
         status = exec_and_die(workspace, words[5], &error);
     if (status != SANDBOX_OK && getenv("SCENARIO_TALK") != NULL)
@@ -194,6 +221,19 @@ sandbox_client *scenario_client(void)
     return client;
 }
 
+sandbox_status scenario_open_whole(sandbox_client *client, const char *name,
+                                   sandbox_workspace **workspace, sandbox_error *error)
+{
+    sandbox_status status = open_live(client, name, workspace, error);
+    if (status != SANDBOX_NOT_RESTORED || strcmp(error->reason, "memory-gone") != 0)
+        return status;
+    sandbox_resume_options files = {SANDBOX_RESUME_OPTIONS, .accept = SANDBOX_ACCEPT_FILES};
+    status = sandbox_workspace_find(client, name, NULL, workspace, error);
+    return status == SANDBOX_OK
+               ? sandbox_workspace_resume(*workspace, &files, NULL, NULL, error)
+               : status;
+}
+
 void scenario_make(const char *name)
 {
     sandbox_client *client = scenario_client();
@@ -210,6 +250,38 @@ void scenario_make(const char *name)
 void scenario_make_interrupted(const char *name)
 {
     scenario_make(name);
+    sandbox_client *client = scenario_client();
+    sandbox_workspace *workspace = NULL;
+    sandbox_error error = {0};
+    require(sandbox_workspace_find(client, name, NULL, &workspace, &error) == SANDBOX_OK, "%s",
+            error.message);
+    harness_kill_instance(sandbox_workspace_id(workspace), "");
+    sandbox_workspace_free(workspace);
+    sandbox_client_free(client);
+}
+
+static void change(const char *name, const char *operation)
+{
+    sandbox_client *client = scenario_client();
+    sandbox_workspace *workspace = NULL;
+    sandbox_error error = {0};
+    require(sandbox_workspace_find(client, name, NULL, &workspace, &error) == SANDBOX_OK &&
+                scenario_change(workspace, operation, NULL, &error) == SANDBOX_OK,
+            "%s of '%s': %s", operation, name, error.message);
+    sandbox_workspace_free(workspace);
+    sandbox_client_free(client);
+}
+
+void scenario_make_suspended(const char *name)
+{
+    scenario_make(name);
+    change(name, "suspend");
+}
+
+void scenario_make_fallen(const char *name)
+{
+    scenario_make_suspended(name);
+    change(name, "resume");
     sandbox_client *client = scenario_client();
     sandbox_workspace *workspace = NULL;
     sandbox_error error = {0};
@@ -252,7 +324,8 @@ void scenario_delete(sandbox_client *client, const char *name)
 
 void scenario_require_nothing_left(const char *after)
 {
-    static const char *const kinds[] = {"instances", "records", "directories", "orphans"};
+    static const char *const kinds[] = {"instances", "records",  "directories",
+                                        "orphans",   "frozen", "snapshots"};
     for (size_t n = 0; n < sizeof kinds / sizeof kinds[0]; n++) {
         int count = harness_count(kinds[n]);
         require(count == 0, "after %s the platform still holds %d %s", after, count, kinds[n]);

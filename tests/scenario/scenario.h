@@ -34,7 +34,8 @@ int scenario_end(void);
 
 /*
  * Does `operation` on `name` in a process of its own. "create", "open" (from live files), "renew",
- * "delete"; "exec" starts a process with id `extra` and is killed while it runs.
+ * "delete", "suspend", "suspend-files", "checkpoint", "resume", "resume-snapshot"; "exec" starts a
+ * process with id `extra` and is killed while it runs.
  */
 int scenario_run(const char *operation, const char *name, enum strike strike, unsigned at,
                  const char *extra);
@@ -47,10 +48,23 @@ void scenario_go(struct scenario_child *children[], size_t count);
 int scenario_wait(struct scenario_child *child);
 
 sandbox_client *scenario_client(void);
+/*
+ * Opens it from wherever it stands, from its live files if it is interrupted. This platform
+ * restores a memory once; where that was used up, the files are what is proven.
+ */
+sandbox_status scenario_open_whole(sandbox_client *client, const char *name,
+                                   sandbox_workspace **workspace, sandbox_error *error);
 /* A running workspace with a file, made by this process. */
 void scenario_make(const char *name);
 /* The same, then its instance is killed. */
 void scenario_make_interrupted(const char *name);
+/* One of "suspend", "suspend-files", "checkpoint", "resume", "resume-snapshot". */
+sandbox_status scenario_change(sandbox_workspace *workspace, const char *operation,
+                               const sandbox_call *call, sandbox_error *error);
+/* The same, then it is suspended, with its processes. */
+void scenario_make_suspended(const char *name);
+/* The same, resumed, and then its instance is killed. */
+void scenario_make_fallen(const char *name);
 bool scenario_has_kept(sandbox_workspace *workspace);
 /* It runs a command. */
 void scenario_require_works(sandbox_workspace *workspace);

@@ -1,21 +1,21 @@
 /*
- * The main job over and over, each time with another allocation of the library failing. Each
+ * The same jobs over and over, each time with another allocation of the library failing. Each
  * failure must come back as a status with a sentence, within the deadline; nothing may crash,
- * leak (AddressSanitizer's build sees to memory, this program to descriptors and threads) or be
- * left on the platform.
+ * leak (AddressSanitizer's build sees to memory, this program to descriptors and threads), be
+ * left on the platform or be lost: afterwards the workspace opens and has its file.
  *
- *     torture PLATFORM AGENT
+ *     torture PLATFORM AGENT work|suspend
  *
  * SANDBOX_TEST_COUNT: how many of the allocations are tried, spread evenly (default 150).
  */
 
+#include "torture.h"
 #include "allocations.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sandbox/sandbox.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,33 +29,18 @@
 #include <unistd.h>
 
 #define TRIES_DEFAULT 150
-#define STEP_MS 20000 /* a step that takes longer hangs */
-#define NAME "torture"
-
-/* What one run of the scenario has made. */
-struct world {
-    sandbox_client *client;
-    sandbox_workspace *workspace;
-    sandbox_process *process;
-    sandbox_forward *forward;
-};
-
-struct step {
-    const char *name;
-    sandbox_status (*take)(struct world *world, sandbox_error *error);
-};
-
 static char folder[] = "/tmp/sandbox-torture.XXXXXX";
 static char socket_path[64], uri[80], host_file[64], host_copy[64];
 static pid_t platform;
-static const sandbox_call in_time = {SANDBOX_CALL, .timeout_ms = STEP_MS};
+static const struct step *steps;
+static bool file_was_written;
+static size_t step_count;
 
-static sandbox_status take_client(struct world *world, sandbox_error *error);
-static sandbox_status take_workspace(struct world *world, sandbox_error *error);
+const sandbox_call in_time = {SANDBOX_CALL, .timeout_ms = STEP_MS};
+
 static sandbox_status take_run(struct world *world, sandbox_error *error);
 static sandbox_status take_process(struct world *world, sandbox_error *error);
 static sandbox_status take_output(struct world *world, sandbox_error *error);
-static sandbox_status take_write(struct world *world, sandbox_error *error);
 static sandbox_status take_read(struct world *world, sandbox_error *error);
 static sandbox_status take_directory(struct world *world, sandbox_error *error);
 static sandbox_status take_upload(struct world *world, sandbox_error *error);
@@ -70,7 +55,7 @@ static sandbox_status take_list(struct world *world, sandbox_error *error);
 static sandbox_status take_sweep(struct world *world, sandbox_error *error);
 static sandbox_status take_deletion(struct world *world, sandbox_error *error);
 
-static const struct step steps[] = {
+static const struct step work_steps[] = {
     {"open a client", take_client},
     {"create a workspace", take_workspace},
     {"run a command", take_run},
@@ -98,7 +83,8 @@ static int run_with_failing(unsigned long failing, unsigned long *total);
 static int judge(const struct step *step, sandbox_status status, const sandbox_error *error,
                  int64_t took_ms, unsigned long failing);
 static void end_world(struct world *world);
-static int tidy_platform(void);
+static int tidy_platform(unsigned long failing);
+static sandbox_status look_for_file(struct world *world, sandbox_error *error);
 static int settle_counts(int descriptors, int threads, unsigned long failing);
 static int count_entries(const char *path);
 static int64_t now_ms(void);
@@ -107,13 +93,16 @@ static void end_platform(void);
 
 int main(int argument_count, char **arguments)
 {
-    if (argument_count != 3) {
-        fprintf(stderr, "usage: torture PLATFORM AGENT\n");
+    if (argument_count != 4) {
+        fprintf(stderr, "usage: torture PLATFORM AGENT work|suspend\n");
         return 2;
     }
+    bool suspends = strcmp(arguments[3], "suspend") == 0;
+    steps = suspends ? suspend_steps : work_steps;
+    step_count = suspends ? suspend_step_count : sizeof work_steps / sizeof work_steps[0];
     setvbuf(stdout, NULL, _IOLBF, 0);
     /* The platform takes absolute paths only. */
-    for (int each = 1; each < argument_count; each++) {
+    for (int each = 1; each < 3; each++) {
         arguments[each] = realpath(arguments[each], NULL);
         if (arguments[each] == NULL) {
             perror("torture");
@@ -169,7 +158,8 @@ static int torture(void)
 {
     unsigned long total = 0;
     /* Twice: the first run also fills what is made once in a process. */
-    if (run_with_failing(0, &total) != 0 || run_with_failing(0, &total) != 0) {
+    if (run_with_failing(0, &total) + tidy_platform(0) != 0 ||
+        run_with_failing(0, &total) + tidy_platform(0) != 0) {
         printf("the scenario fails without any failing allocation\n");
         return 1;
     }
@@ -180,7 +170,7 @@ static int torture(void)
     for (unsigned long failing = 1; failing <= total && failures < 10; failing += stride) {
         failures += run_with_failing(failing, NULL);
         reached += allocations_failed();
-        failures += tidy_platform();
+        failures += tidy_platform(failing);
         failures += settle_counts(descriptors, threads, failing);
     }
     printf("%lu allocations in the scenario, %lu made to fail, %d failures\n", total, reached,
@@ -193,9 +183,10 @@ static int run_with_failing(unsigned long failing, unsigned long *total)
 {
     struct world world = {0};
     int failures = 0;
+    file_was_written = false;
     remove(host_copy);
     allocations_arm(failing);
-    for (size_t each = 0; each < sizeof steps / sizeof steps[0]; each++) {
+    for (size_t each = 0; each < step_count; each++) {
         sandbox_error error;
         memset(&error, 0x55, sizeof error);
         int64_t began = now_ms();
@@ -238,28 +229,57 @@ static int judge(const struct step *step, sandbox_status status, const sandbox_e
 
 static void end_world(struct world *world)
 {
+    sandbox_watch_free(world->watch);
     sandbox_forward_free(world->forward);
     sandbox_process_free(world->process);
     sandbox_workspace_free(world->workspace);
     sandbox_client_free(world->client);
 }
 
-/* Whatever a failed run left is deleted with allocations that work: that must succeed. */
-static int tidy_platform(void)
+/*
+ * Whatever a run left is opened and deleted with allocations that work: that must succeed, and
+ * what was written must be there.
+ */
+static int tidy_platform(unsigned long failing)
 {
     struct world world = {0};
     sandbox_error error = {0};
+    const char *what = "deleted";
     sandbox_status status = take_client(&world, &error);
     if (status == SANDBOX_OK)
         status = sandbox_workspace_find(world.client, NAME, &in_time, &world.workspace, &error);
+    if (status == SANDBOX_OK && file_was_written) {
+        what = "opened with its file";
+        status = look_for_file(&world, &error);
+    }
     if (status == SANDBOX_OK)
         status = sandbox_workspace_delete(world.workspace, &in_time, &error);
-    if (status == SANDBOX_NOT_FOUND)
+    if (status == SANDBOX_NOT_FOUND && !file_was_written)
         status = SANDBOX_OK;
     if (status != SANDBOX_OK)
-        printf("what was left cannot be deleted: %s\n", error.message);
+        printf("allocation %lu: what was left cannot be %s: %s\n", failing, what, error.message);
     end_world(&world);
     return status != SANDBOX_OK;
+}
+
+/* This platform restores a memory once; where that was used up, the files are what is proven. */
+static sandbox_status look_for_file(struct world *world, sandbox_error *error)
+{
+    uint8_t *data = NULL;
+    size_t size = 0;
+    sandbox_resume_options files = {SANDBOX_RESUME_OPTIONS, .accept = SANDBOX_ACCEPT_FILES};
+    sandbox_status status =
+        sandbox_workspace_resume(world->workspace, NULL, &in_time, NULL, error);
+    if (status == SANDBOX_NOT_RESTORED && strcmp(error->reason, "memory-gone") == 0)
+        status = sandbox_workspace_resume(world->workspace, &files, &in_time, NULL, error);
+    if (status == SANDBOX_OK)
+        status = sandbox_file_read(world->workspace, "file", NULL, &in_time, &data, &size, error);
+    if (status == SANDBOX_OK && (size != 8 || memcmp(data, "content\n", 8) != 0)) {
+        snprintf(error->message, sizeof error->message, "the file holds something else");
+        status = SANDBOX_FAILED;
+    }
+    sandbox_bytes_free(data);
+    return status;
 }
 
 /* Freeing never blocks, so threads and descriptors may go a moment later; but go they must. */
@@ -277,13 +297,13 @@ static int settle_counts(int descriptors, int threads, unsigned long failing)
     return 1;
 }
 
-static sandbox_status take_client(struct world *world, sandbox_error *error)
+sandbox_status take_client(struct world *world, sandbox_error *error)
 {
     const sandbox_client_options options = {SANDBOX_CLIENT_OPTIONS, .uri = uri};
     return sandbox_client_open(&options, &in_time, &world->client, error);
 }
 
-static sandbox_status take_workspace(struct world *world, sandbox_error *error)
+sandbox_status take_workspace(struct world *world, sandbox_error *error)
 {
     const char *env[] = {"COLOUR=blue", NULL}, *labels[] = {"made=here", NULL};
     const sandbox_workspace_options options = {
@@ -327,9 +347,12 @@ static sandbox_status take_output(struct world *world, sandbox_error *error)
     return status;
 }
 
-static sandbox_status take_write(struct world *world, sandbox_error *error)
+sandbox_status take_write(struct world *world, sandbox_error *error)
 {
-    return sandbox_file_write(world->workspace, "file", "content\n", 8, NULL, &in_time, error);
+    sandbox_status status =
+        sandbox_file_write(world->workspace, "file", "content\n", 8, NULL, &in_time, error);
+    file_was_written = status == SANDBOX_OK;
+    return status;
 }
 
 static sandbox_status take_read(struct world *world, sandbox_error *error)
@@ -427,6 +450,7 @@ static sandbox_status take_sweep(struct world *world, sandbox_error *error)
 
 static sandbox_status take_deletion(struct world *world, sandbox_error *error)
 {
+    file_was_written = false; /* and need not be there any more */
     return sandbox_workspace_delete(world->workspace, &in_time, error);
 }
 

@@ -15,15 +15,26 @@
 static char folder[64], image[128];
 static struct sbx_gvisor driver;
 static struct sbx_record record;
-static struct sbx_gvisor_runsc runsc;
 static struct sbx_wait wait_long;
 static int image_at = -1;
 static sandbox_error error;
 
+/* A program that answers as that version of runsc does. */
+static void install_runsc(const char *version)
+{
+    SBX_ON_EXIT(sbx_free_text)
+    char *script =
+        sbx_format("#!/bin/sh\necho 'runsc version %s'\necho '  -overlay2 value'\n", version);
+    ck_assert_int_eq(
+        sbx_file_replace(AT_FDCWD, driver.settings.runsc, script, strlen(script), 0755, NULL),
+        SANDBOX_OK);
+}
+
 static void set_up(void)
 {
     static const char *const folders[] = {"state/workspaces", "state/base", "state/locks",
-                                          "state/agents",     "image/bin",  "image/etc"};
+                                          "state/agents",     "image/bin",  "image/etc",
+                                          "state/runtimes"};
     strcpy(folder, "/tmp/sandbox-bundle-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -31,6 +42,7 @@ static void set_up(void)
         ck_assert_int_eq(sbx_directory_make(at, folders[n], 0755, NULL), SANDBOX_OK);
     driver = (struct sbx_gvisor){.directory = openat(at, "state", O_RDONLY | O_DIRECTORY)};
     driver.settings.state = sbx_format("%s/state", folder);
+    driver.settings.runsc = sbx_format("%s/runsc", folder);
     driver.settings.agent = sbx_copy("/bin/true");
     driver.settings.shim = sbx_copy("/bin/false");
     image_at = openat(at, "image", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -43,7 +55,7 @@ static void set_up(void)
                      SANDBOX_OK);
     record = (struct sbx_record){.id = ID, .name = "demo", .user = "ann"};
     record.image = image;
-    runsc = (struct sbx_gvisor_runsc){.needs_shim = true, .platform = "ptrace"};
+    install_runsc("0.0~20221219.0");
     wait_long = sbx_wait_alone(60000);
     error = (sandbox_error){0};
 }
@@ -53,13 +65,20 @@ static void tear_down(void)
     close(driver.directory);
     close(image_at);
     sbx_gvisor_settings_clear(&driver.settings);
+    sbx_gvisor_runtime_clear(&driver.runtime);
     ck_assert_int_eq(sbx_tree_remove(AT_FDCWD, folder, NULL), SANDBOX_OK);
+}
+
+static sandbox_status make_over(const struct sbx_gvisor_origin *origin,
+                                struct sbx_gvisor_bundle *bundle)
+{
+    *bundle = (struct sbx_gvisor_bundle){0};
+    return sbx_gvisor_bundle_make(&driver, &record, origin, &wait_long, bundle, &error);
 }
 
 static sandbox_status make(struct sbx_gvisor_bundle *bundle)
 {
-    *bundle = (struct sbx_gvisor_bundle){0};
-    return sbx_gvisor_bundle_make(&driver, &record, &runsc, &wait_long, bundle, &error);
+    return make_over(&(struct sbx_gvisor_origin){0}, bundle);
 }
 
 static cJSON *read_config(void)
@@ -108,11 +127,13 @@ START_TEST(the_configuration_mounts_the_workspaces_own_files_and_nothing_of_the_
     ck_assert_str_eq(mount_options(config, "/home/ann", ID "/files/home"), "bind,rw,nosuid,nodev,");
     ck_assert_str_eq(mount_options(config, "/.sandbox", "agents/"), "bind,ro,nosuid,nodev,");
     ck_assert_str_eq(mount_options(config, "/run/sandbox", "tmpfs"), "nosuid,nodev,mode=0700,");
+    ck_assert_str_eq(mount_options(config, "/run/sandbox/seal", ID "/files/seal"),
+                     "bind,rw,nosuid,nodev,noexec,");
     int binds = 0;
     const cJSON *mount;
     cJSON_ArrayForEach(mount, cJSON_GetObjectItem(config, "mounts")) binds +=
         sbx_json_text(mount, "source")[0] == '/';
-    ck_assert_int_eq(binds, 3);
+    ck_assert_int_eq(binds, 4);
     ck_assert_str_eq(sbx_json_text(config, "hostname"), "demo");
     sbx_gvisor_bundle_clear(&bundle);
 }
@@ -178,26 +199,60 @@ START_TEST(the_shim_is_preloaded_only_where_runsc_needs_it)
     ck_assert_int_eq(sbx_file_read(driver.directory, path, 4096, &text, &size, NULL), SANDBOX_OK);
     ck_assert_str_eq((char *)text, "/.sandbox/sandbox-shim.so\n/own.so\n");
     free(text);
-    runsc.needs_shim = false;
+    install_runsc("release-20260224.0");
     ck_assert_int_eq(make(&bundle), SANDBOX_OK);
     sbx_gvisor_bundle_clear(&bundle);
     ck_assert_int_lt(faccessat(driver.directory, path, F_OK, 0), 0);
 }
 END_TEST
 
-START_TEST(a_newer_agent_is_another_copy)
+START_TEST(a_newer_agent_and_runsc_are_other_copies)
 {
     struct sbx_gvisor_bundle first, second;
     ck_assert_int_eq(make(&first), SANDBOX_OK);
     free(driver.settings.agent);
     driver.settings.agent = sbx_copy("/bin/cat");
+    install_runsc("release-20260224.0");
     ck_assert_int_eq(make(&second), SANDBOX_OK);
-    ck_assert_str_ne(first.tools, second.tools);
+    ck_assert_str_ne(first.pins.tools, second.pins.tools);
+    ck_assert_str_ne(first.pins.runtime, second.pins.runtime);
+    ck_assert_str_ne(first.runtime.path, second.runtime.path);
     char path[128];
-    snprintf(path, sizeof path, "agents/%s/sandbox-agent", first.tools);
+    snprintf(path, sizeof path, "agents/%s/sandbox-agent", first.pins.tools);
     ck_assert_int_eq(faccessat(driver.directory, path, X_OK, 0), 0);
+    ck_assert_int_eq(access(first.runtime.path, X_OK), 0);
     sbx_gvisor_bundle_clear(&first);
     sbx_gvisor_bundle_clear(&second);
+}
+END_TEST
+
+START_TEST(what_is_pinned_is_what_a_bundle_is_made_over)
+{
+    struct sbx_gvisor_bundle first, again;
+    ck_assert_int_eq(make(&first), SANDBOX_OK);
+    SBX_ON_EXIT(sbx_json_free) cJSON *config = read_config();
+    SBX_ON_EXIT(sbx_free_text) char *text = cJSON_PrintUnformatted(config);
+    free(driver.settings.agent);
+    driver.settings.agent = sbx_copy("/bin/cat");
+    install_runsc("release-20260224.0");
+
+    struct sbx_gvisor_pins pins = {0};
+    ck_assert_int_eq(sbx_gvisor_pins_of(&driver, ID, &pins, &error), SANDBOX_OK);
+    struct sbx_gvisor_origin origin = {.pins = &pins, .config = text};
+    ck_assert_int_eq(make_over(&origin, &again), SANDBOX_OK);
+    ck_assert_str_eq(again.pins.tools, first.pins.tools);
+    ck_assert_str_eq(again.runtime.path, first.runtime.path);
+    ck_assert(again.runtime.runsc.needs_shim);
+    SBX_ON_EXIT(sbx_json_free) cJSON *same = read_config();
+    ck_assert(cJSON_Compare(config, same, true));
+    sbx_gvisor_bundle_clear(&again);
+
+    char path[128];
+    snprintf(path, sizeof path, "agents/%s", first.pins.tools);
+    ck_assert_int_eq(sbx_tree_remove(driver.directory, path, NULL), SANDBOX_OK);
+    ck_assert_int_eq(make_over(&origin, &again), SANDBOX_NOT_RESTORED);
+    ck_assert_str_eq(error.reason, "pin-missing");
+    sbx_gvisor_bundle_clear(&first);
 }
 END_TEST
 
@@ -288,7 +343,8 @@ int main(void)
     tcase_add_test(tests, files_are_the_users_and_an_image_is_not_touched);
     tcase_add_test(tests, files_that_are_there_are_left_as_they_are);
     tcase_add_test(tests, the_shim_is_preloaded_only_where_runsc_needs_it);
-    tcase_add_test(tests, a_newer_agent_is_another_copy);
+    tcase_add_test(tests, a_newer_agent_and_runsc_are_other_copies);
+    tcase_add_test(tests, what_is_pinned_is_what_a_bundle_is_made_over);
     tcase_add_test(tests, a_user_the_image_does_not_know_is_refused);
     tcase_add_loop_test(tests, what_is_no_image_is_refused_with_a_reason, 0,
                         sizeof bad_images / sizeof bad_images[0]);

@@ -4,6 +4,8 @@
  */
 
 #include "agent_double.h"
+#include <semaphore.h>
+#include <signal.h>
 
 static const char dial[] = "/sandbox.v1.Ports/Dial";
 
@@ -402,6 +404,139 @@ START_TEST(a_carrier_is_called_on_the_io_thread)
 }
 END_TEST
 
+/* ---- what a host's thread must not notice ---- */
+
+/* The I/O thread stands still from the first post to the second: whoever writes is the caller. */
+struct stand {
+    struct sbx_loop_task task;
+    sem_t reached, go;
+};
+
+static void stand_still(struct sbx_loop_task *task)
+{
+    struct stand *stand = (struct stand *)(void *)task;
+    sem_post(&stand->reached);
+    while (sem_wait(&stand->go) != 0)
+        continue;
+}
+
+/* A call of this thread's into a pipe that nobody reads, written by this thread itself. */
+static void write_into_a_broken_pipe(void)
+{
+    int there[2], back[2];
+    ck_assert_int_eq(pipe2(there, O_CLOEXEC | O_NONBLOCK), 0);
+    ck_assert_int_eq(pipe2(back, O_CLOEXEC | O_NONBLOCK), 0);
+    struct sbx_channel channel = SBX_CHANNEL;
+    channel.read_fd = back[0];
+    channel.write_fd = there[1];
+    struct sbx_session *broken = NULL;
+    ck_assert_int_eq(sbx_session_start(loop, &channel, &broken, &error), SANDBOX_OK);
+    struct stand stand = {.task = {.run = stand_still}};
+    sem_init(&stand.reached, 0, 0);
+    sem_init(&stand.go, 0, 0);
+    sbx_loop_post(loop, &stand.task);
+    while (sem_wait(&stand.reached) != 0)
+        continue;
+
+    close(there[0]);
+    struct sbx_stream *stream = NULL;
+    ck_assert_int_eq(sbx_stream_open(broken, dial, &stream, &error), SANDBOX_OK);
+    ck_assert(broken->failed); /* it has been seen, and only this thread runs */
+    sem_post(&stand.go);
+    struct sbx_wait wait = soon();
+    ck_assert_int_eq(sbx_stream_next(stream, &sandbox__v1__port_data__descriptor, &wait, &reply,
+                                     &error),
+                     SANDBOX_UNAVAILABLE);
+    sbx_stream_free(stream);
+    sbx_session_drop(broken);
+    close(back[1]);
+    sem_destroy(&stand.reached);
+    sem_destroy(&stand.go);
+}
+
+static bool is_pending(void)
+{
+    sigset_t pending;
+    sigemptyset(&pending);
+    return sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
+}
+
+static void set_blocked(bool blocked)
+{
+    sigset_t pipe_only;
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    ck_assert_int_eq(pthread_sigmask(blocked ? SIG_BLOCK : SIG_UNBLOCK, &pipe_only, NULL), 0);
+}
+
+static bool is_blocked(void)
+{
+    sigset_t mask;
+    return pthread_sigmask(SIG_BLOCK, NULL, &mask) == 0 && sigismember(&mask, SIGPIPE) == 1;
+}
+
+START_TEST(a_broken_pipe_does_not_end_the_host)
+{
+    signal(SIGPIPE, SIG_DFL);
+    set_blocked(false);
+    write_into_a_broken_pipe();
+    ck_assert(!is_blocked() && !is_pending());
+}
+END_TEST
+
+static volatile sig_atomic_t pipe_signals;
+
+static void count_signal(int number)
+{
+    pipe_signals++;
+}
+
+START_TEST(a_hosts_handler_hears_nothing_of_a_broken_pipe)
+{
+    signal(SIGPIPE, count_signal);
+    set_blocked(false);
+    write_into_a_broken_pipe();
+    ck_assert_int_eq(pipe_signals, 0);
+    raise(SIGPIPE);
+    ck_assert_int_eq(pipe_signals, 1); /* it is the host's as before */
+}
+END_TEST
+
+START_TEST(what_a_host_ignores_stays_ignored)
+{
+    signal(SIGPIPE, SIG_IGN);
+    set_blocked(false);
+    write_into_a_broken_pipe();
+    ck_assert(signal(SIGPIPE, SIG_DFL) == SIG_IGN);
+    ck_assert(!is_blocked());
+}
+END_TEST
+
+START_TEST(a_host_that_waits_for_the_signal_gets_none_of_ours)
+{
+    signal(SIGPIPE, SIG_DFL);
+    set_blocked(true);
+    write_into_a_broken_pipe();
+    ck_assert(is_blocked() && !is_pending());
+}
+END_TEST
+
+START_TEST(a_signal_that_the_host_has_pending_stays_its_own)
+{
+    signal(SIGPIPE, SIG_DFL);
+    set_blocked(true);
+    raise(SIGPIPE);
+    write_into_a_broken_pipe();
+    ck_assert(is_blocked() && is_pending());
+    int taken = 0;
+    sigset_t pipe_only;
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    ck_assert_int_eq(sigwait(&pipe_only, &taken), 0);
+    ck_assert(!is_pending()); /* it was one and no more */
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {
@@ -424,6 +559,11 @@ int main(void)
         a_request_larger_than_allowed_is_refused_here,
         the_descriptor_says_when_next_would_not_wait,
         a_carrier_is_called_on_the_io_thread,
+        a_broken_pipe_does_not_end_the_host,
+        a_hosts_handler_hears_nothing_of_a_broken_pipe,
+        what_a_host_ignores_stays_ignored,
+        a_host_that_waits_for_the_signal_gets_none_of_ours,
+        a_signal_that_the_host_has_pending_stays_its_own,
     };
     return run_with_double(suite_of("session", tests, sizeof tests / sizeof tests[0]));
 }

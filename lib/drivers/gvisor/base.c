@@ -1,7 +1,8 @@
 /*
- * The base root file system: the host's programs, and nothing else of the host. /usr itself is
- * bound in when a workspace starts; here is what surrounds it, with an /etc that is made or
- * copied from a list of what programs need and everybody may read.
+ * Bases: root file systems made from the host's userland, one for each state of its packages.
+ * What is made surrounds the programs; the programs themselves are hard links (farm.c), so that
+ * an upgrade of the host leaves them as they are. Where none can be made, on another file system,
+ * the host's own are bound in when a workspace starts, and an upgrade shows through.
  */
 
 #include "drivers/gvisor/gvisor.h"
@@ -13,93 +14,47 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* Raise it when what is made here changes. */
-#define BASE_LAYOUT 1
-#define FILE_MAX    (16u << 20)
-#define DEPTH_MAX   8
+#define BASE_LAYOUT   2
+#define FACTS_MAX     4096
+#define WATCHED_BYTES (4u << 20)
+#define LOCAL_MAX     4096
+#define LOCAL_DEPTH   16
 
-struct made_directory {
-    const char *path;
-    mode_t mode;
-};
-
-static const struct made_directory made_directories[] = {
-    {"etc", 0755},       {"usr", 0755},     {"var", 0755},  {"var/tmp", 01777},  {"var/lib", 0755},
-    {"var/cache", 0755}, {"var/log", 0755}, {"home", 0755}, {"root", 0700},      {"run", 0755},
-    {"tmp", 01777},      {"opt", 0755},     {"mnt", 0755},  {"srv", 0755},       {"media", 0755},
-    {"proc", 0555},      {"sys", 0555},     {"dev", 0755},  {"workspace", 0755},
-};
-
-static const char *const program_links[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
-
-/* Of the host's /etc. A pattern is of one name; nothing here may hold a secret. */
-static const char *const copied[] = {
-    "alternatives",
-    "ssl/certs",
-    "ssl/openssl.cnf",
-    "ca-certificates",
-    "ca-certificates.conf",
-    "pki/tls/certs",
-    "pki/tls/cert.pem",
-    "pki/tls/openssl.cnf",
-    "pki/ca-trust/extracted",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "localtime",
-    "timezone",
-    "mime.types",
-    "terminfo",
-    "protocols",
-    "services",
-    "os-release",
-    "debian_version",
-    "lsb-release",
-    "shells",
-    "inputrc",
-    "magic",
-    "magic.mime",
-    "java-*",
-    "python3*",
-    "perl",
-    "fonts",
-};
-
-/* The state of the host's packages shows in these. */
+/* The state of the host's packages shows in these, and what has no package in /usr/local. */
 static const char *const watched[] = {
-    "var/lib/dpkg/status", "var/lib/rpm", "usr", "usr/bin", "usr/sbin", "usr/lib", "usr/local/bin"};
+    "var/lib/dpkg/status", "var/lib/rpm", "usr", "usr/bin", "usr/sbin", "usr/lib",
+    "usr/lib64",           NULL};
 
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-
-static sandbox_status digest_base(int etc, int root, char digest[SBX_GVISOR_DIGEST_TEXT],
-                                  sandbox_error *error);
-static sandbox_status install_base(struct sbx_gvisor *driver, int etc, int root, const char *digest,
-                                   sandbox_error *error);
-static sandbox_status link_programs(int target, int root, sandbox_error *error);
-static sandbox_status write_etc(int target, int root, sandbox_error *error);
-static sandbox_status copy_named(int from, int to, const char *path, const char *place,
+static sandbox_status look_at_host(struct sbx_gvisor *driver, int root, int etc, bool *farm,
+                                   char digest[SBX_GVISOR_DIGEST_TEXT], sandbox_error *error);
+static void add_facts(struct sbx_bytes *text, int at, const char *path);
+static void add_local(struct sbx_bytes *text, int at, const char *name, unsigned depth,
+                      unsigned *left);
+static sandbox_status install(struct sbx_gvisor *driver, int root, int etc, bool farm,
+                              const char *digest, const struct sbx_wait *wait,
+                              sandbox_error *error);
+static sandbox_status fill(struct sbx_gvisor *driver, int root, int etc, bool farm,
+                           const struct sbx_wait *wait, sandbox_error *error);
+static sandbox_status read_facts(struct sbx_gvisor *driver, const char *digest, bool *farm,
                                  sandbox_error *error);
-static sandbox_status copy_entry(int from, int to, const char *name, const char *place,
-                                 unsigned depth, sandbox_error *error);
-static sandbox_status copy_file(int from, int to, const char *name, sandbox_error *error);
-static sandbox_status copy_link(int from, int to, const char *name, const char *place,
+static sandbox_status open_host(struct sbx_gvisor *driver, int *root, int *etc,
                                 sandbox_error *error);
-static bool leads_inside(const char *place, const char *target);
 
 sandbox_status sbx_gvisor_base(struct sbx_gvisor *driver, const struct sbx_wait *wait,
                                char digest[SBX_GVISOR_DIGEST_TEXT], sandbox_error *error)
 {
-    SBX_ON_EXIT(sbx_close_fd) int etc = open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    SBX_ON_EXIT(sbx_close_fd) int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (etc < 0 || root < 0)
-        return sbx_fail_errno(error, errno, "cannot read the host's userland");
-    sandbox_status status = digest_base(etc, root, digest, error);
+    SBX_ON_EXIT(sbx_close_fd) int root = -1;
+    SBX_ON_EXIT(sbx_close_fd) int etc = -1;
+    bool farm = false;
+    sandbox_status status = open_host(driver, &root, &etc, error);
+    if (status == SANDBOX_OK)
+        status = look_at_host(driver, root, etc, &farm, digest, error);
     if (status != SANDBOX_OK)
         return status;
     char path[SBX_GVISOR_DIGEST_TEXT + 8];
@@ -113,28 +68,81 @@ sandbox_status sbx_gvisor_base(struct sbx_gvisor *driver, const struct sbx_wait 
         return status;
     if (faccessat(driver->directory, path, F_OK, 0) == 0)
         return SANDBOX_OK;
-    return install_base(driver, etc, root, digest, error);
+    return install(driver, root, etc, farm, digest, wait, error);
 }
 
-sandbox_status sbx_gvisor_base_build(int target, int etc, int root, sandbox_error *error)
+sandbox_status sbx_gvisor_base_find(struct sbx_gvisor *driver, const char *digest, char **lower,
+                                    char **userland, sandbox_error *error)
 {
-    sandbox_status status = SANDBOX_OK;
-    for (size_t n = 0; n < COUNT(made_directories) && status == SANDBOX_OK; n++)
-        status =
-            sbx_gvisor_directory(target, made_directories[n].path, made_directories[n].mode, error);
-    if (status == SANDBOX_OK)
-        status = link_programs(target, root, error);
-    if (status == SANDBOX_OK && (symlinkat("/run", target, "var/run") < 0 ||
-                                 symlinkat("/run/lock", target, "var/lock") < 0))
-        status = sbx_fail_errno(error, errno, "cannot make links in the base");
-    if (status == SANDBOX_OK)
-        status = write_etc(target, root, error);
+    bool farm = false;
+    sandbox_status status = read_facts(driver, digest, &farm, error);
+    if (status != SANDBOX_OK)
+        return status;
+    SBX_ON_EXIT(sbx_free_text) char *root = sbx_gvisor_path(driver, "base/%s/root", digest);
+    *userland = sbx_copy(farm ? root : driver->host);
+    if (root == NULL || *userland == NULL) {
+        free(sbx_take(*userland));
+        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a path");
+    }
+    *lower = sbx_take(root);
+    return SANDBOX_OK;
+}
 
+/* Where the host's own programs are bound in, what they are is what was watched. */
+sandbox_status sbx_gvisor_base_print(struct sbx_gvisor *driver, const char *digest,
+                                     const struct sbx_wait *wait,
+                                     char contents[SBX_GVISOR_DIGEST_TEXT], sandbox_error *error)
+{
+    bool farm = false;
+    sandbox_status status = read_facts(driver, digest, &farm, error);
+    if (status != SANDBOX_OK)
+        return status;
+    if (!farm) {
+        SBX_ON_EXIT(sbx_close_fd) int root = -1;
+        SBX_ON_EXIT(sbx_close_fd) int etc = -1;
+        status = open_host(driver, &root, &etc, error);
+        return status != SANDBOX_OK ? status
+                                    : look_at_host(driver, root, etc, NULL, contents, error);
+    }
+    char path[SBX_GVISOR_DIGEST_TEXT + 16];
+    snprintf(path, sizeof path, "base/%s/root", digest);
     SBX_ON_EXIT(sbx_close_fd)
-    int made_etc = openat(target, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (size_t n = 0; n < COUNT(copied) && status == SANDBOX_OK; n++)
-        status = copy_named(etc, made_etc, copied[n], "etc", error);
-    return status;
+    int base = openat(driver->directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (base < 0)
+        return sbx_fail_errno(error, errno, "cannot look at '%s'", path);
+    return sbx_gvisor_print(base, wait, contents, error);
+}
+
+static sandbox_status open_host(struct sbx_gvisor *driver, int *root, int *etc,
+                                sandbox_error *error)
+{
+    *root = open(driver->host, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *etc = *root < 0 ? -1 : openat(*root, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*etc < 0)
+        return sbx_fail_errno(error, errno, "cannot read the host's userland");
+    return SANDBOX_OK;
+}
+
+/* @param farm  NULL: it is known to be none */
+static sandbox_status look_at_host(struct sbx_gvisor *driver, int root, int etc, bool *farm,
+                                   char digest[SBX_GVISOR_DIGEST_TEXT], sandbox_error *error)
+{
+    SBX_ON_EXIT(sbx_bytes_free) struct sbx_bytes text = SBX_BYTES(WATCHED_BYTES);
+    if (farm != NULL)
+        *farm = sbx_gvisor_farm_is_possible(driver->directory, root, driver->host);
+    if (!sbx_bytes_format(&text, "layout %d %s\n", BASE_LAYOUT,
+                          farm != NULL && *farm ? "links" : "bound"))
+        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for the base's digest");
+    for (size_t n = 0; watched[n] != NULL; n++)
+        add_facts(&text, root, watched[n]);
+    for (size_t n = 0; sbx_gvisor_base_copied[n] != NULL; n++)
+        add_facts(&text, etc, sbx_gvisor_base_copied[n]);
+    unsigned left = LOCAL_MAX;
+    add_local(&text, root, "usr/local", 0, &left);
+    uint8_t bytes[SBX_DIGEST_BYTES];
+    sbx_sha256(sbx_bytes_data(&text), sbx_bytes_size(&text), bytes);
+    sbx_hex_print(bytes, sizeof bytes, digest);
+    return SANDBOX_OK;
 }
 
 static void add_facts(struct sbx_bytes *text, int at, const char *path)
@@ -142,268 +150,104 @@ static void add_facts(struct sbx_bytes *text, int at, const char *path)
     struct stat facts;
     if (fstatat(at, path, &facts, AT_SYMLINK_NOFOLLOW) < 0)
         return;
-    (void)sbx_bytes_format(text, "%s %u %" PRId64 " %" PRId64 ".%09ld\n", path, facts.st_mode,
-                           (int64_t)facts.st_size, (int64_t)facts.st_mtim.tv_sec,
-                           facts.st_mtim.tv_nsec);
+    (void)sbx_bytes_format(text, "%s %u %" PRIu64 " %" PRId64 " %" PRId64 ".%09ld\n", path,
+                           facts.st_mode, (uint64_t)facts.st_ino, (int64_t)facts.st_size,
+                           (int64_t)facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);
 }
 
-static sandbox_status digest_base(int etc, int root, char digest[SBX_GVISOR_DIGEST_TEXT],
-                                  sandbox_error *error)
+/* Every directory: its time tells of new, removed and renamed files. Past a number, no more. */
+static void add_local(struct sbx_bytes *text, int at, const char *name, unsigned depth,
+                      unsigned *left)
 {
-    SBX_ON_EXIT(sbx_bytes_free) struct sbx_bytes text = SBX_BYTES(64u << 10);
-    if (!sbx_bytes_format(&text, "layout %d\n", BASE_LAYOUT))
-        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for the base's digest");
-    for (size_t n = 0; n < COUNT(watched); n++)
-        add_facts(&text, root, watched[n]);
-    for (size_t n = 0; n < COUNT(copied); n++)
-        add_facts(&text, etc, copied[n]);
-    uint8_t bytes[SBX_DIGEST_BYTES];
-    sbx_sha256(sbx_bytes_data(&text), sbx_bytes_size(&text), bytes);
-    sbx_hex_print(bytes, sizeof bytes, digest);
-    return SANDBOX_OK;
+    int fd = *left == 0 || depth > LOCAL_DEPTH
+                 ? -1
+                 : openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+    if (directory == NULL) {
+        sbx_close_fd(&fd);
+        return;
+    }
+    (*left)--;
+    add_facts(text, at, name);
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN))
+            add_local(text, dirfd(directory), entry->d_name, depth + 1, left);
+    }
+    closedir(directory);
 }
 
 /* With the build lock held, so that what lies about is nobody's. */
-static sandbox_status install_base(struct sbx_gvisor *driver, int etc, int root, const char *digest,
-                                   sandbox_error *error)
+static sandbox_status install(struct sbx_gvisor *driver, int root, int etc, bool farm,
+                              const char *digest, const struct sbx_wait *wait, sandbox_error *error)
 {
-    sandbox_status status = sbx_tree_remove(driver->directory, "base/new", error);
+    /* Removing it would take as long again: pins.c does, when there is time. */
+    char unique[SBX_ID_TEXT], gone[48];
+    if (!sbx_id_fresh(unique))
+        return sbx_fail(error, SANDBOX_FAILED, "the kernel gives no random bytes");
+    snprintf(gone, sizeof gone, "base/gone.%s", unique);
+    if (renameat(driver->directory, "base/new", driver->directory, gone) < 0 && errno != ENOENT)
+        return sbx_fail_errno(error, errno, "cannot put half a base aside");
+    sandbox_status status = sbx_gvisor_directory(driver->directory, "base/new", 0755, error);
     if (status == SANDBOX_OK)
-        status = sbx_gvisor_directory(driver->directory, "base/new", 0755, error);
+        status = sbx_gvisor_directory(driver->directory, "base/new/root", 0755, error);
+    if (status == SANDBOX_OK)
+        status = fill(driver, root, etc, farm, wait, error);
+    char facts[64], path[SBX_GVISOR_DIGEST_TEXT + 8];
+    snprintf(facts, sizeof facts, "{\"userland\":\"%s\"}\n", farm ? "links" : "bound");
+    if (status == SANDBOX_OK)
+        status = sbx_gvisor_file(driver->directory, "base/new/facts.json", facts, strlen(facts),
+                                 0600, error);
     if (status != SANDBOX_OK)
         return status;
-    SBX_ON_EXIT(sbx_close_fd)
-    int target = openat(driver->directory, "base/new", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (target < 0)
-        return sbx_fail_errno(error, errno, "cannot open the new base");
-    status = sbx_gvisor_base_build(target, etc, root, error);
-    if (status != SANDBOX_OK)
-        return status;
-    char path[SBX_GVISOR_DIGEST_TEXT + 8];
     snprintf(path, sizeof path, "base/%s", digest);
     /* Its name promises that all of it is there, after a power cut too. */
-    if (syncfs(target) < 0 || renameat(driver->directory, "base/new", driver->directory, path) < 0)
+    if (syncfs(driver->directory) < 0 ||
+        renameat(driver->directory, "base/new", driver->directory, path) < 0)
         return sbx_fail_errno(error, errno, "cannot finish the base");
     return sbx_directory_sync(driver->directory, "base", error);
 }
 
-/* Where the host's /bin is a directory of its own it is bound in like /usr. */
-static sandbox_status link_programs(int target, int root, sandbox_error *error)
+static sandbox_status fill(struct sbx_gvisor *driver, int root, int etc, bool farm,
+                           const struct sbx_wait *wait, sandbox_error *error)
 {
-    for (size_t n = 0; n < COUNT(program_links); n++) {
-        const char *name = program_links[n];
-        char text[256];
-        ssize_t size = readlinkat(root, name, text, sizeof text - 1);
-        if (size < 0 && errno == ENOENT)
-            continue;
-        if (size < 0 && errno == EINVAL) {
-            sandbox_status status = sbx_gvisor_directory(target, name, 0755, error);
-            if (status != SANDBOX_OK)
-                return status;
-            continue;
-        }
-        text[size < 0 ? 0 : size] = '\0';
-        if (strncmp(text, "usr/", 4) != 0 && strncmp(text, "/usr/", 5) != 0)
-            continue;
-        if (symlinkat(text, target, name) < 0)
-            return sbx_fail_errno(error, errno, "cannot make the link '%s' in the base", name);
+    SBX_ON_EXIT(sbx_close_fd)
+    int target = openat(driver->directory, "base/new/root", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (target < 0)
+        return sbx_fail_errno(error, errno, "cannot open the new base");
+    sandbox_status status = sbx_gvisor_base_build(target, etc, root, error);
+    if (status != SANDBOX_OK || !farm)
+        return status;
+    /* Those that are directories on the host are so in the base by now. */
+    const char *names[16] = {NULL};
+    size_t count = 0;
+    for (size_t n = 0; sbx_gvisor_base_programs[n] != NULL; n++) {
+        struct stat facts;
+        if (fstatat(root, sbx_gvisor_base_programs[n], &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISDIR(facts.st_mode))
+            names[count++] = sbx_gvisor_base_programs[n];
     }
-    return SANDBOX_OK;
+    return sbx_gvisor_farm_make(root, target, names, driver->directory, wait, error);
 }
 
-static sandbox_status write_etc(int target, int root, sandbox_error *error)
-{
-    const char *shell = faccessat(root, "bin/bash", X_OK, 0) == 0 ? "/bin/bash" : "/bin/sh";
-    SBX_ON_EXIT(sbx_free_text)
-    char *passwd = sbx_format("root:x:0:0:root:/root:%s\n"
-                              "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
-                              "sandbox:x:1000:1000:sandbox:/home/sandbox:%s\n"
-                              "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-                              shell, shell);
-    if (passwd == NULL)
-        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for the base");
-    const char *const files[][2] = {
-        {"etc/passwd", passwd},
-        {"etc/group", "root:x:0:\ndaemon:x:1:\ntty:x:5:\nusers:x:100:\nsandbox:x:1000:\n"
-                      "nogroup:x:65534:\n"},
-        {"etc/hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"},
-        {"etc/hostname", "sandbox\n"},
-        {"etc/resolv.conf", "# A workspace has no network of its own.\n"},
-        {"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"
-                              "protocols: files\nservices: files\n"},
-        {"etc/profile", "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
-                        "umask 022\n"},
-    };
-    for (size_t n = 0; n < COUNT(files); n++) {
-        sandbox_status status =
-            sbx_gvisor_file(target, files[n][0], files[n][1], strlen(files[n][1]), 0644, error);
-        if (status != SANDBOX_OK)
-            return status;
-    }
-    return SANDBOX_OK;
-}
-
-static sandbox_status copy_matching(int from, int to, const char *pattern, const char *place,
-                                    sandbox_error *error)
-{
-    int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *directory = fd < 0 ? NULL : fdopendir(fd);
-    if (directory == NULL) {
-        int number = errno;
-        sbx_close_fd(&fd);
-        return sbx_fail_errno(error, number, "cannot list '/%s'", place);
-    }
-    sandbox_status status = SANDBOX_OK;
-    for (struct dirent *entry; status == SANDBOX_OK && (entry = readdir(directory)) != NULL;) {
-        if (entry->d_name[0] != '.' && fnmatch(pattern, entry->d_name, 0) == 0)
-            status = copy_entry(from, to, entry->d_name, place, 0, error);
-    }
-    closedir(directory);
-    return status;
-}
-
-/* Walks down to what is named, through real directories only. */
-static sandbox_status copy_named(int from, int to, const char *path, const char *place,
+static sandbox_status read_facts(struct sbx_gvisor *driver, const char *digest, bool *farm,
                                  sandbox_error *error)
 {
-    const char *slash = strchr(path, '/');
-    if (slash == NULL)
-        return copy_matching(from, to, path, place, error);
-    char name[64], deeper[SBX_GVISOR_PATH];
-    snprintf(name, sizeof name, "%.*s", (int)(slash - path), path);
-    snprintf(deeper, sizeof deeper, "%s/%s", place, name);
-    SBX_ON_EXIT(sbx_close_fd)
-    int below = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (below < 0)
-        return SANDBOX_OK;
-    sandbox_status status = sbx_gvisor_directory(to, name, 0755, error);
-    if (status != SANDBOX_OK)
-        return status;
-    SBX_ON_EXIT(sbx_close_fd)
-    int made = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (made < 0)
-        return sbx_fail_errno(error, errno, "cannot open '%s' in the base", deeper);
-    return copy_named(below, made, slash + 1, deeper, error);
-}
-
-static sandbox_status copy_directory(int from, int to, const char *name, const char *place,
-                                     unsigned depth, sandbox_error *error)
-{
-    char deeper[SBX_GVISOR_PATH];
-    int below = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *directory = below < 0 ? NULL : fdopendir(below);
-    if (directory == NULL) {
-        sbx_close_fd(&below);
-        return SANDBOX_OK; /* it vanished, or is not for reading */
-    }
-    sandbox_status status = SANDBOX_OK;
-    if ((size_t)snprintf(deeper, sizeof deeper, "%s/%s", place, name) < sizeof deeper)
-        status = sbx_gvisor_directory(to, name, 0755, error);
-    SBX_ON_EXIT(sbx_close_fd)
-    int made = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    for (struct dirent *entry;
-         status == SANDBOX_OK && made >= 0 && (entry = readdir(directory)) != NULL;) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            status = copy_entry(dirfd(directory), made, entry->d_name, deeper, depth + 1, error);
-    }
-    closedir(directory);
+    char path[SBX_GVISOR_DIGEST_TEXT + 32];
+    snprintf(path, sizeof path, "base/%s/facts.json", digest);
+    uint8_t *text = NULL;
+    size_t size = 0;
+    sandbox_status status = sbx_file_read(driver->directory, path, FACTS_MAX, &text, &size, error);
+    SBX_ON_EXIT(sbx_free_text) char *held = (char *)text;
+    if (status == SANDBOX_NOT_FOUND)
+        return sbx_fail_for(error, SANDBOX_NOT_RESTORED, "pin-missing",
+                            "the base that the workspace was started on is not there any more: "
+                            "'%s/%s'",
+                            driver->settings.state, path);
+    SBX_ON_EXIT(sbx_json_free) cJSON *facts = NULL;
+    if (status == SANDBOX_OK)
+        status = sbx_json_parse(held, size, FACTS_MAX, &facts, error);
+    if (status == SANDBOX_OK)
+        *farm = strcmp(sbx_json_text(facts, "userland"), "links") == 0;
     return status;
-}
-
-/* What not everybody may read on the host is not for strangers: it is left out, not an error. */
-static sandbox_status copy_entry(int from, int to, const char *name, const char *place,
-                                 unsigned depth, sandbox_error *error)
-{
-    struct stat facts;
-    if (fstatat(from, name, &facts, AT_SYMLINK_NOFOLLOW) < 0 || depth > DEPTH_MAX)
-        return SANDBOX_OK;
-    if (S_ISLNK(facts.st_mode))
-        return copy_link(from, to, name, place, error);
-    if (S_ISDIR(facts.st_mode) && (facts.st_mode & 05) == 05)
-        return copy_directory(from, to, name, place, depth, error);
-    if (S_ISREG(facts.st_mode) && (facts.st_mode & 04) != 0)
-        return copy_file(from, to, name, error);
-    return SANDBOX_OK;
-}
-
-static sandbox_status copy_file(int from, int to, const char *name, sandbox_error *error)
-{
-    SBX_ON_EXIT(sbx_close_fd)
-    int source = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    struct stat facts;
-    if (source < 0 || fstat(source, &facts) < 0 || !S_ISREG(facts.st_mode) ||
-        facts.st_size > FILE_MAX)
-        return SANDBOX_OK;
-    size_t size = (size_t)facts.st_size, used = 0;
-    SBX_ON_EXIT(sbx_free_text) char *content = malloc(size + 1);
-    if (content == NULL)
-        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for the base");
-    while (used < size) {
-        ssize_t got = read(source, content + used, size - used);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        used += (size_t)got;
-    }
-    return sbx_gvisor_file(to, name, content, used, facts.st_mode & 0755, error);
-}
-
-static sandbox_status copy_link(int from, int to, const char *name, const char *place,
-                                sandbox_error *error)
-{
-    char target[SBX_GVISOR_PATH];
-    ssize_t size = readlinkat(from, name, target, sizeof target - 1);
-    if (size < 0)
-        return SANDBOX_OK;
-    target[size] = '\0';
-    if (!leads_inside(place, target))
-        return SANDBOX_OK;
-    if (symlinkat(target, to, name) < 0 && errno != EEXIST)
-        return sbx_fail_errno(error, errno, "cannot make the link '%s' in the base", name);
-    return SANDBOX_OK;
-}
-
-/* Folds "." and ".." of a path without a leading slash. False: it climbs out. */
-static bool fold(const char *path, char out[SBX_GVISOR_PATH])
-{
-    size_t used = 0;
-    out[0] = '\0';
-    while (*path != '\0') {
-        size_t size = strcspn(path, "/");
-        if (size == 2 && path[0] == '.' && path[1] == '.') {
-            while (used > 0 && out[--used] != '/')
-                continue;
-            out[used] = '\0';
-        } else if (size > 0 && !(size == 1 && path[0] == '.')) {
-            int more = snprintf(out + used, SBX_GVISOR_PATH - used, "%s%.*s", used > 0 ? "/" : "",
-                                (int)size, path);
-            if (more < 0 || (size_t)more >= SBX_GVISOR_PATH - used)
-                return false;
-            used += (size_t)more;
-        }
-        path += size + (path[size] == '/');
-    }
-    return true;
-}
-
-/* Whether a link in the directory `place` leads to the programs or to what is copied. */
-static bool leads_inside(const char *place, const char *target)
-{
-    char joined[2 * SBX_GVISOR_PATH], path[SBX_GVISOR_PATH];
-    snprintf(joined, sizeof joined, "%s/%s", target[0] == '/' ? "" : place, target);
-    if (!fold(joined, path))
-        return false;
-    if (strncmp(path, "usr/", 4) == 0)
-        return true;
-    for (size_t n = 0; n < COUNT(program_links); n++) {
-        size_t size = strlen(program_links[n]);
-        if (strncmp(path, program_links[n], size) == 0 && path[size] == '/')
-            return true;
-    }
-    for (size_t n = 0; n < COUNT(copied) && strncmp(path, "etc/", 4) == 0; n++) {
-        if (fnmatch(copied[n], path + 4, FNM_LEADING_DIR | FNM_PATHNAME) == 0)
-            return true;
-    }
-    return false;
 }

@@ -22,9 +22,11 @@
 #define PRELOAD_MAX (16u << 10)
 #define SHIM        "/.sandbox/sandbox-shim.so"
 
+static sandbox_status choose_pins(struct sbx_gvisor *driver, const struct sbx_record *record,
+                                  const struct sbx_gvisor_pins *wanted, const struct sbx_wait *wait,
+                                  struct sbx_gvisor_bundle *bundle, sandbox_error *error);
 static sandbox_status choose_root(struct sbx_gvisor *driver, const struct sbx_record *record,
-                                  const struct sbx_wait *wait, struct sbx_gvisor_bundle *bundle,
-                                  sandbox_error *error);
+                                  struct sbx_gvisor_bundle *bundle, sandbox_error *error);
 static sandbox_status check_image(struct sbx_gvisor *driver, const char *image, char **real,
                                   sandbox_error *error);
 static sandbox_status choose_user(const struct sbx_record *record, struct sbx_gvisor_bundle *bundle,
@@ -37,23 +39,28 @@ static sandbox_status make_layer(int workspace, const struct sbx_record *record,
                                  sandbox_error *error);
 static sandbox_status write_config(struct sbx_gvisor *driver, int workspace,
                                    const struct sbx_record *record,
-                                   const struct sbx_gvisor_bundle *bundle, sandbox_error *error);
+                                   const struct sbx_gvisor_bundle *bundle, const char *given,
+                                   sandbox_error *error);
 static sandbox_status read_within(const char *root, const char *path, size_t limit, char **text,
                                   sandbox_error *error);
 
 sandbox_status sbx_gvisor_bundle_make(struct sbx_gvisor *driver, const struct sbx_record *record,
-                                      const struct sbx_gvisor_runsc *runsc,
+                                      const struct sbx_gvisor_origin *origin,
                                       const struct sbx_wait *wait, struct sbx_gvisor_bundle *out,
                                       sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_gvisor_bundle_clear) struct sbx_gvisor_bundle bundle = {0};
+    /* Until config.json names what is chosen here, nobody may take it for unused. */
+    SBX_ON_EXIT(sbx_close_fd) int pins = -1;
     char path[64];
     snprintf(path, sizeof path, "workspaces/%s", record->id);
-    sandbox_status status = choose_root(driver, record, wait, &bundle, error);
+    sandbox_status status = sbx_gvisor_pins_hold(driver, wait, &pins, error);
+    if (status == SANDBOX_OK)
+        status = choose_pins(driver, record, origin->pins, wait, &bundle, error);
+    if (status == SANDBOX_OK)
+        status = choose_root(driver, record, &bundle, error);
     if (status == SANDBOX_OK)
         status = choose_user(record, &bundle, error);
-    if (status == SANDBOX_OK)
-        status = sbx_gvisor_tools(driver, runsc->needs_shim, bundle.tools, error);
     if (status == SANDBOX_OK)
         status = sbx_gvisor_directory(driver->directory, path, 0700, error);
     if (status != SANDBOX_OK)
@@ -66,9 +73,9 @@ sandbox_status sbx_gvisor_bundle_make(struct sbx_gvisor *driver, const struct sb
         return sbx_fail_errno(error, errno, "cannot open the workspace's directory");
     status = make_files(workspace, &bundle, error);
     if (status == SANDBOX_OK)
-        status = make_layer(workspace, record, &bundle, runsc->needs_shim, error);
+        status = make_layer(workspace, record, &bundle, bundle.runtime.runsc.needs_shim, error);
     if (status == SANDBOX_OK)
-        status = write_config(driver, workspace, record, &bundle, error);
+        status = write_config(driver, workspace, record, &bundle, origin->config, error);
     if (status != SANDBOX_OK)
         return status;
     *out = bundle;
@@ -79,6 +86,8 @@ sandbox_status sbx_gvisor_bundle_make(struct sbx_gvisor *driver, const struct sb
 void sbx_gvisor_bundle_clear(struct sbx_gvisor_bundle *bundle)
 {
     free(bundle->lower);
+    free(bundle->userland);
+    sbx_gvisor_runtime_clear(&bundle->runtime);
     *bundle = (struct sbx_gvisor_bundle){0};
 }
 
@@ -112,19 +121,39 @@ bool sbx_gvisor_user_find(const char *passwd, const char *name, struct sbx_gviso
     return false;
 }
 
-static sandbox_status choose_root(struct sbx_gvisor *driver, const struct sbx_record *record,
-                                  const struct sbx_wait *wait, struct sbx_gvisor_bundle *bundle,
-                                  sandbox_error *error)
+/* What a snapshot needs, or else what this host has now. */
+static sandbox_status choose_pins(struct sbx_gvisor *driver, const struct sbx_record *record,
+                                  const struct sbx_gvisor_pins *wanted, const struct sbx_wait *wait,
+                                  struct sbx_gvisor_bundle *bundle, sandbox_error *error)
 {
-    if (record->image != NULL && record->image[0] != '\0')
-        return check_image(driver, record->image, &bundle->lower, error);
-    sandbox_status status = sbx_gvisor_base(driver, wait, bundle->base, error);
+    bool has_image = record->image != NULL && record->image[0] != '\0';
+    sandbox_status status = SANDBOX_OK;
+    if (wanted != NULL) {
+        bundle->pins = *wanted;
+        status = sbx_gvisor_pins_find(driver, wanted, error);
+    }
+    if (status == SANDBOX_OK && bundle->pins.runtime[0] != '\0')
+        status = sbx_gvisor_runtime_pinned(driver, bundle->pins.runtime, &bundle->runtime, error);
+    else if (status == SANDBOX_OK)
+        status = sbx_gvisor_runtime(driver, wait, &bundle->runtime, error);
     if (status != SANDBOX_OK)
         return status;
-    bundle->bind_usr = true;
-    bundle->lower = sbx_gvisor_path(driver, "base/%s", bundle->base);
-    return bundle->lower == NULL ? sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a path")
-                                 : SANDBOX_OK;
+    memcpy(bundle->pins.runtime, bundle->runtime.digest, sizeof bundle->pins.runtime);
+    if (bundle->pins.tools[0] == '\0')
+        status =
+            sbx_gvisor_tools(driver, bundle->runtime.runsc.needs_shim, bundle->pins.tools, error);
+    if (status == SANDBOX_OK && bundle->pins.base[0] == '\0' && !has_image)
+        status = sbx_gvisor_base(driver, wait, bundle->pins.base, error);
+    return status;
+}
+
+static sandbox_status choose_root(struct sbx_gvisor *driver, const struct sbx_record *record,
+                                  struct sbx_gvisor_bundle *bundle, sandbox_error *error)
+{
+    if (bundle->pins.base[0] == '\0')
+        return check_image(driver, record->image, &bundle->lower, error);
+    return sbx_gvisor_base_find(driver, bundle->pins.base, &bundle->lower, &bundle->userland,
+                                error);
 }
 
 static sandbox_status check_image(struct sbx_gvisor *driver, const char *image, char **real,
@@ -167,7 +196,7 @@ static sandbox_status choose_user(const struct sbx_record *record, struct sbx_gv
                                   sandbox_error *error)
 {
     const char *name = record->user[0] != '\0' ? record->user : "sandbox";
-    const char *where = bundle->bind_usr ? "the base" : "the image";
+    const char *where = bundle->userland != NULL ? "the base" : "the image";
     SBX_ON_EXIT(sbx_free_text) char *passwd = NULL;
     sandbox_status status = read_within(bundle->lower, "etc/passwd", PASSWD_MAX, &passwd, error);
     if (status != SANDBOX_OK)
@@ -207,6 +236,8 @@ static sandbox_status make_files(int workspace, const struct sbx_gvisor_bundle *
 {
     static const char *const places[] = {"files/workspace", "files/home"};
     sandbox_status status = sbx_gvisor_directory(workspace, "files", 0700, error);
+    if (status == SANDBOX_OK)
+        status = sbx_gvisor_directory(workspace, "files/seal", 0700, error);
     for (size_t n = 0; n < 2 && status == SANDBOX_OK; n++) {
         struct stat facts;
         if (fstatat(workspace, places[n], &facts, AT_SYMLINK_NOFOLLOW) == 0)
@@ -267,8 +298,11 @@ static sandbox_status make_layer(int workspace, const struct sbx_record *record,
     static const struct {
         const char *path;
         mode_t mode;
-    } points[] = {{"workspace", 0755}, {".sandbox", 0755}, {"etc", 0755}, {"proc", 0555},
-                  {"sys", 0555},       {"dev", 0755},      {"run", 0755}, {"tmp", 01777}};
+    } points[] = {{"workspace", 0755},   {".sandbox", 0755},
+                  {"etc", 0755},         {"proc", 0555},
+                  {"sys", 0555},         {"dev", 0755},
+                  {"run", 0755},         {"tmp", 01777},
+                  {"run/sandbox", 0700}, {"run/sandbox/seal", 0700}};
     sandbox_status status = sbx_tree_remove(workspace, "layer", error);
     if (status == SANDBOX_OK)
         status = sbx_gvisor_directory(workspace, "layer", 0755, error);
@@ -289,15 +323,18 @@ static sandbox_status make_layer(int workspace, const struct sbx_record *record,
 
 static sandbox_status write_config(struct sbx_gvisor *driver, int workspace,
                                    const struct sbx_record *record,
-                                   const struct sbx_gvisor_bundle *bundle, sandbox_error *error)
+                                   const struct sbx_gvisor_bundle *bundle, const char *given,
+                                   sandbox_error *error)
 {
     sandbox_status status = sbx_gvisor_directory(workspace, "bundle", 0700, error);
     if (status == SANDBOX_OK)
         status = sbx_gvisor_directory(workspace, "bundle/rootfs", 0755, error);
     if (status != SANDBOX_OK)
         return status;
-    SBX_ON_EXIT(sbx_json_free) cJSON *config = sbx_gvisor_config(driver, record, bundle);
-    SBX_ON_EXIT(sbx_free_text) char *text = config == NULL ? NULL : cJSON_Print(config);
+    SBX_ON_EXIT(sbx_json_free)
+    cJSON *config = given != NULL ? NULL : sbx_gvisor_config(driver, record, bundle);
+    SBX_ON_EXIT(sbx_free_text)
+    char *text = given != NULL ? sbx_copy(given) : config == NULL ? NULL : cJSON_Print(config);
     if (text == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a bundle");
     return sbx_gvisor_file(workspace, "bundle/config.json", text, strlen(text), 0600, error);

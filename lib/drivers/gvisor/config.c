@@ -29,8 +29,9 @@ cJSON *sbx_gvisor_config(const struct sbx_gvisor *driver, const struct sbx_recor
 
     good = good && (annotations = cJSON_AddObjectToObject(config, "annotations")) != NULL &&
            put(annotations, "org.libsandbox.id", cJSON_CreateString(record->id)) &&
-           put(annotations, "org.libsandbox.base", cJSON_CreateString(bundle->base)) &&
-           put(annotations, "org.libsandbox.tools", cJSON_CreateString(bundle->tools));
+           put(annotations, "org.libsandbox.base", cJSON_CreateString(bundle->pins.base)) &&
+           put(annotations, "org.libsandbox.tools", cJSON_CreateString(bundle->pins.tools)) &&
+           put(annotations, "org.libsandbox.runtime", cJSON_CreateString(bundle->pins.runtime));
 
     good = good && (part = cJSON_AddObjectToObject(config, "linux")) != NULL &&
            (list = cJSON_AddArrayToObject(part, "namespaces")) != NULL;
@@ -45,8 +46,9 @@ cJSON *sbx_gvisor_config(const struct sbx_gvisor *driver, const struct sbx_recor
  * mount, and so not to take away what is mounted. */
 static cJSON *describe_process(void)
 {
-    static const char *const argv[] = {"/.sandbox/sandbox-agent", "serve",  "--socket",
-                                       "/run/sandbox/agent.sock", "--init", NULL};
+    static const char *const argv[] = {
+        "/.sandbox/sandbox-agent", "serve",  "--socket", "/run/sandbox/agent.sock", "--seal",
+        "/run/sandbox/seal/seal",  "--init", NULL};
     static const char *const env[] = {
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
     static const char *const capabilities[] = {"CAP_CHOWN",      "CAP_DAC_OVERRIDE",
@@ -98,12 +100,15 @@ static cJSON *describe_mounts(const struct sbx_gvisor *driver, const struct sbx_
     static const char *const only_root[] = {"nosuid", "nodev", "mode=0700", NULL};
     static const char *const tools[] = {"bind", "ro", "nosuid", "nodev", NULL};
     static const char *const files[] = {"bind", "rw", "nosuid", "nodev", NULL};
+    static const char *const seals[] = {"bind", "rw", "nosuid", "nodev", "noexec", NULL};
     SBX_ON_EXIT(sbx_free_text)
-    char *tools_path = sbx_gvisor_path(driver, "agents/%s", bundle->tools);
+    char *tools_path = sbx_gvisor_path(driver, "agents/%s", bundle->pins.tools);
     SBX_ON_EXIT(sbx_free_text)
     char *workspace = sbx_gvisor_path(driver, "workspaces/%s/files/workspace", record->id);
     SBX_ON_EXIT(sbx_free_text)
     char *home = sbx_gvisor_path(driver, "workspaces/%s/files/home", record->id);
+    SBX_ON_EXIT(sbx_free_text)
+    char *seal = sbx_gvisor_path(driver, "workspaces/%s/files/seal", record->id);
     SBX_ON_EXIT(sbx_json_free) cJSON *mounts = cJSON_CreateArray();
     bool good = add_mount(mounts, "/proc", "proc", "proc", plain) &&
                 add_mount(mounts, "/sys", "sysfs", "sysfs", fixed) &&
@@ -111,6 +116,7 @@ static cJSON *describe_mounts(const struct sbx_gvisor *driver, const struct sbx_
                 add_mount(mounts, "/tmp", "tmpfs", "tmpfs", open_to_all) &&
                 add_mount(mounts, "/run", "tmpfs", "tmpfs", run) &&
                 add_mount(mounts, "/run/sandbox", "tmpfs", "tmpfs", only_root) &&
+                add_mount(mounts, "/run/sandbox/seal", "bind", seal, seals) &&
                 add_mount(mounts, "/.sandbox", "bind", tools_path, tools) &&
                 add_mount(mounts, "/workspace", "bind", workspace, files);
     if (good && strcmp(bundle->user.home, "/workspace") != 0)

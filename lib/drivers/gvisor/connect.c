@@ -132,12 +132,16 @@ static sandbox_status start_relay(struct sbx_gvisor *driver, const char *id, int
                                   int output, struct sbx_child *relay, sandbox_error *error)
 {
     trim_log(driver, id);
+    SBX_ON_EXIT(sbx_free_text) char *runsc = NULL;
+    sandbox_status status = sbx_gvisor_runtime_of(driver, id, &runsc, error);
+    if (status != SANDBOX_OK)
+        return status;
     SBX_ON_EXIT(sbx_free_text) char *root = sbx_format("--root=%s", driver->runsc_root);
     SBX_ON_EXIT(sbx_free_text)
     char *log = sbx_format("--log=%s/workspaces/%s/runsc.log", driver->settings.state, id);
     if (root == NULL || log == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a command line");
-    const char *argv[] = {driver->settings.runsc,
+    const char *argv[] = {runsc,
                           root,
                           log,
                           "--log-format=json",

@@ -5,6 +5,7 @@
 #include "util/memory.h"
 #include "util/place.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,15 +15,19 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define DISK_LOW_MIB   1024
-#define MEMORY_LOW_MIB 1024
+#define DISK_LOW_MIB       1024
+#define DISK_SNAPSHOTS_MIB 8192
+#define MEMORY_LOW_MIB     1024
 
 static void look_at_root(struct sbx_findings_sink *sink);
 static void look_at_runsc(const struct sbx_gvisor_settings *settings, const struct sbx_wait *wait,
                           struct sbx_findings_sink *sink);
 static void look_at_kernel(struct sbx_findings_sink *sink);
 static void look_at_state(const char *state, struct sbx_findings_sink *sink);
-static void look_at_disk(const char *state, struct sbx_findings_sink *sink);
+static void look_at_place(const char *state, struct sbx_findings_sink *sink);
+static void look_at_disk(const char *path, const struct statvfs *facts,
+                         struct sbx_findings_sink *sink);
+static void look_at_base(const char *path, struct sbx_findings_sink *sink);
 static void look_at_memory(struct sbx_findings_sink *sink);
 static void look_at_limits(struct sbx_findings_sink *sink);
 static void look_at_programs(const struct sbx_gvisor_settings *settings,
@@ -41,7 +46,7 @@ sandbox_status sbx_gvisor_examine(const char *rest, const struct sbx_wait *wait,
     look_at_runsc(&settings, wait, sink);
     look_at_kernel(sink);
     look_at_state(settings.state, sink);
-    look_at_disk(settings.state, sink);
+    look_at_place(settings.state, sink);
     look_at_memory(sink);
     look_at_limits(sink);
     look_at_programs(&settings, sink);
@@ -70,8 +75,15 @@ static void look_at_version(const struct sbx_gvisor_runsc *runsc, const char *pa
             "that for dynamically linked programs, others may fail");
     if (!runsc->has_systrap)
         add(sink, SANDBOX_SEVERITY_NOTE, "runsc", "install a newer gVisor release",
-            "this version has no systrap platform: system calls are several times slower, and "
-            "programs that hold TCP sockets in epoll cannot be checkpointed");
+            "this version has no systrap platform: system calls are several times slower");
+    if (runsc->needs_shim)
+        add(sink, SANDBOX_SEVERITY_NOTE, "snapshots", "install a newer gVisor release",
+            "this version cannot keep a TCP socket in an epoll set: dynamically linked servers "
+            "are taken out of theirs while they are suspended; with others only the files can be "
+            "kept");
+    else
+        add(sink, SANDBOX_SEVERITY_GOOD, "snapshots", "",
+            "running processes can be kept, servers too");
 }
 
 static void look_at_runsc(const struct sbx_gvisor_settings *settings, const struct sbx_wait *wait,
@@ -155,9 +167,9 @@ static void look_at_state(const char *state, struct sbx_findings_sink *sink)
         add(sink, SANDBOX_SEVERITY_GOOD, "state", "", "%s", state);
 }
 
-static void look_at_disk(const char *state, struct sbx_findings_sink *sink)
+/* Where the directory is not made yet, the nearest one above it tells. */
+static void look_at_place(const char *state, struct sbx_findings_sink *sink)
 {
-    /* Where the directory is not made yet, the nearest one above it tells. */
     SBX_ON_EXIT(sbx_free_text) char *path = sbx_copy(state);
     struct statvfs facts;
     while (path != NULL && statvfs(path, &facts) < 0) {
@@ -168,13 +180,45 @@ static void look_at_disk(const char *state, struct sbx_findings_sink *sink)
     }
     if (path == NULL)
         return;
-    uint64_t free_mib = (uint64_t)facts.f_bavail * facts.f_frsize >> 20;
+    if ((facts.f_flag & ST_NOEXEC) != 0)
+        add(sink, SANDBOX_SEVERITY_PROBLEM, "state",
+            "remount it exec, or choose another directory in the URI",
+            "%s is mounted noexec, and the copy of runsc that workspaces run on lies there", path);
+    look_at_disk(path, &facts, sink);
+    look_at_base(path, sink);
+}
+
+static void look_at_disk(const char *path, const struct statvfs *facts,
+                         struct sbx_findings_sink *sink)
+{
+    uint64_t free_mib = (uint64_t)facts->f_bavail * facts->f_frsize >> 20;
     bool low = free_mib < DISK_LOW_MIB;
     add(sink, low ? SANDBOX_SEVERITY_PROBLEM : SANDBOX_SEVERITY_GOOD, "disk",
         low ? "free some space, or choose another state directory" : "",
         "%" PRIu64 " MiB free under %s", free_mib, path);
-    add(sink, SANDBOX_SEVERITY_NOTE, "disk", "use a file system of its own for the state",
+    if (!low && free_mib < DISK_SNAPSHOTS_MIB)
+        add(sink, SANDBOX_SEVERITY_NOTE, "disk", "free some space, or keep fewer snapshots",
+            "a snapshot takes as much room as the memory and files of its workspace; where that "
+            "is not free, suspending is refused");
+    add(sink, SANDBOX_SEVERITY_NOTE, "disk", "keep an eye on the free space",
         "disk_mib is not enforced by this driver");
+}
+
+static void look_at_base(const char *path, struct sbx_findings_sink *sink)
+{
+    SBX_ON_EXIT(sbx_close_fd) int state = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    SBX_ON_EXIT(sbx_close_fd) int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (state < 0 || root < 0)
+        return;
+    if (sbx_gvisor_farm_is_possible(state, root, "/"))
+        add(sink, SANDBOX_SEVERITY_GOOD, "base", "",
+            "programs of this host are linked: an upgrade leaves workspaces as they are");
+    else
+        add(sink, SANDBOX_SEVERITY_NOTE, "base",
+            "put the state directory on the file system of /usr, not an overlay, or use images",
+            "programs of this host cannot be linked from %s: workspaces see them as they are, and "
+            "what was suspended before an upgrade of the host cannot be resumed after it",
+            path);
 }
 
 static void look_at_memory(struct sbx_findings_sink *sink)

@@ -1,6 +1,6 @@
 /* The gVisor driver's table, and its opening: the state directory, runsc, what limits there are. */
 
-#include "drivers/gvisor/gvisor.h"
+#include "drivers/gvisor/snapshot.h"
 #include "util/fail.h"
 #include "util/file.h"
 #include "util/memory.h"
@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const folders[] = {"records", "locks",  "workspaces", "runsc",
-                                      "base",    "agents", "secrets"};
+static const char *const folders[] = {"records", "locks",    "workspaces", "runsc",
+                                      "base",    "agents",   "runtimes",   "secrets"};
 
 static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait, void **state,
                                   sandbox_error *error);
@@ -39,6 +39,14 @@ const struct sbx_driver sbx_driver_gvisor = {
     .discard = sbx_gvisor_discard,
     .destroy = sbx_gvisor_destroy,
     .connect = sbx_gvisor_connect,
+    .needs_parking = sbx_gvisor_needs_parking,
+    .snapshot_prepare = sbx_gvisor_snapshot_prepare,
+    .snapshot_take = sbx_gvisor_snapshot_take,
+    .snapshot_adopt = sbx_gvisor_snapshot_adopt,
+    .snapshot_verify = sbx_gvisor_snapshot_verify,
+    .snapshot_remove = sbx_gvisor_snapshot_remove,
+    .restore = sbx_gvisor_restore,
+    .release = sbx_gvisor_discard,
 };
 
 static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait, void **state,
@@ -48,6 +56,7 @@ static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait,
     if (driver == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a client");
     driver->directory = -1;
+    driver->host = "/";
     pthread_mutex_init(&driver->mutex, NULL);
     driver->cache = sbx_gvisor_cache_new();
     if (driver->cache == NULL)
@@ -82,6 +91,7 @@ static void close_driver(void *state)
     sbx_gvisor_settings_clear(&driver->settings);
     sbx_gvisor_cache_free(driver->cache);
     sbx_close_fd(&driver->directory);
+    sbx_gvisor_runtime_clear(&driver->runtime);
     free(driver->runsc_root);
     pthread_mutex_destroy(&driver->mutex);
     free(driver);
@@ -97,6 +107,8 @@ static bool can(void *state, sandbox_ability ability)
         return driver->limits.cpu;
     case SANDBOX_CAN_LIMIT_PROCESSES: /* the agent does */
     case SANDBOX_CAN_USE_IMAGES:
+    case SANDBOX_CAN_KEEP_FILES:
+    case SANDBOX_CAN_KEEP_MEMORY: /* every runsc that is not too old for the driver */
         return true;
     case SANDBOX_CAN_LIMIT_DISK:
         return false;
@@ -107,22 +119,11 @@ static bool can(void *state, sandbox_ability ability)
 sandbox_status sbx_gvisor_abilities(struct sbx_gvisor *driver, const struct sbx_wait *wait,
                                     struct sbx_gvisor_runsc *out, sandbox_error *error)
 {
-    pthread_mutex_lock(&driver->mutex);
-    bool known = driver->known;
-    *out = driver->runsc;
-    pthread_mutex_unlock(&driver->mutex);
-    if (known)
-        return SANDBOX_OK;
-
-    /* Two threads may ask at the same time and learn the same. */
-    sandbox_status status = sbx_gvisor_runsc_learn(driver->settings.runsc, wait, out, error);
-    if (status != SANDBOX_OK)
-        return status;
-    pthread_mutex_lock(&driver->mutex);
-    driver->runsc = *out;
-    driver->known = true;
-    pthread_mutex_unlock(&driver->mutex);
-    return SANDBOX_OK;
+    SBX_ON_EXIT(sbx_gvisor_runtime_clear) struct sbx_gvisor_runtime runtime = {0};
+    sandbox_status status = sbx_gvisor_runtime(driver, wait, &runtime, error);
+    if (status == SANDBOX_OK)
+        *out = runtime.runsc;
+    return status;
 }
 
 char *sbx_gvisor_path(const struct sbx_gvisor *driver, const char *format, ...)

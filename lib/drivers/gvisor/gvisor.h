@@ -3,11 +3,12 @@
  *
  * In the state directory (root's alone):
  *   records/NAME.json     a generation and the record
- *   locks/                NAME.lock, ID.instance, ID.relay, base.build
- *   workspaces/ID/        files/{workspace,home}, layer/, bundle/, runsc.log, sandbox.pid
+ *   locks/                NAME.lock, ID.instance, ID.relay, base.build, base.pins
+ *   workspaces/ID/        files/{workspace,home,seal}, layer/, bundle/, runsc.log, sandbox.pid
  *   runsc/                runsc's own --root
- *   base/DIGEST/          root file systems made from the host's userland
- *   agents/DIGEST/        copies of our agent and shim, as running workspaces use them
+ *   base/DIGEST/          root/: a root file system made from the host's userland; facts.json
+ *   agents/DIGEST/        copies of our agent and shim
+ *   runtimes/DIGEST/      runsc: a copy of it; facts.json
  *   secrets/N             32 bytes that tokens are made from
  */
 #ifndef SBX_DRIVERS_GVISOR_H
@@ -22,6 +23,8 @@
 #define SBX_GVISOR_DIGEST_TEXT (2 * SBX_DIGEST_BYTES + 1)
 /* What core asks for where nobody asked: kept where it can be, never a reason to refuse. */
 #define SBX_GVISOR_DEFAULT_MEMORY_MIB 2048
+
+struct sbx_gvisor;
 
 /* ---- settings.c: what the URI says ---- */
 
@@ -51,8 +54,75 @@ struct sbx_gvisor_runsc {
 sandbox_status sbx_gvisor_runsc_find(const char *name, char **out, sandbox_error *error);
 sandbox_status sbx_gvisor_runsc_learn(const char *path, const struct sbx_wait *wait,
                                       struct sbx_gvisor_runsc *out, sandbox_error *error);
-/* From the texts that `runsc --version` and `runsc flags` print. */
+/* What `runsc --version` and `runsc flags` print. Free both. Errors call it `known_as`. */
+sandbox_status sbx_gvisor_runsc_ask(const char *path, const char *known_as,
+                                    const struct sbx_wait *wait, char **version, char **flags,
+                                    sandbox_error *error);
+/* From these texts. */
 void sbx_gvisor_runsc_judge(const char *version, const char *flags, struct sbx_gvisor_runsc *out);
+sandbox_status sbx_gvisor_runsc_too_old(const char *path, sandbox_error *error);
+
+/* ---- pins.c: what a workspace runs on, and its snapshots need again ---- */
+
+/*
+ * Digests: base/, agents/ and runtimes/ hold what they name, for as long as a workspace's bundle
+ * (annotations org.libsandbox.{base,tools,runtime} of its config.json) or a snapshot (fields
+ * `base`, `tools` and `runtime` of its manifest.json) says so. "": none, or not known.
+ */
+struct sbx_gvisor_pins {
+    char base[SBX_GVISOR_DIGEST_TEXT]; /* "": an image */
+    char tools[SBX_GVISOR_DIGEST_TEXT];
+    char runtime[SBX_GVISOR_DIGEST_TEXT]; /* "": the bundle of an older libsandbox */
+};
+
+/* Of the workspace's bundle. SANDBOX_NOT_FOUND if it has none. */
+sandbox_status sbx_gvisor_pins_of(struct sbx_gvisor *driver, const char *id,
+                                  struct sbx_gvisor_pins *out, sandbox_error *error);
+/* Whether all of it is there; SANDBOX_NOT_RESTORED, "pin-missing". Costs nothing. */
+sandbox_status sbx_gvisor_pins_find(struct sbx_gvisor *driver, const struct sbx_gvisor_pins *pins,
+                                    sandbox_error *error);
+/*
+ * What the root file system under a workspace (the base, or its image) is right now: a digest
+ * over path, size, mtime and inode of every file, none of which is read. A program on the host
+ * that rewrites one in place shows in it, whatever the links. A snapshot keeps it as its
+ * `contents`. On all cores, and some 0.1 s for 100,000 files: best beside something else.
+ */
+sandbox_status sbx_gvisor_pins_print(struct sbx_gvisor *driver, const struct sbx_gvisor_pins *pins,
+                                     const char *image, const struct sbx_wait *wait,
+                                     char contents[SBX_GVISOR_DIGEST_TEXT], sandbox_error *error);
+/* Before a restore: all is there, and the root file system what it was. SANDBOX_NOT_RESTORED,
+ * "pin-missing" or "base-changed". */
+sandbox_status sbx_gvisor_pins_check(struct sbx_gvisor *driver, const struct sbx_gvisor_pins *pins,
+                                     const char *image, const char *contents,
+                                     const struct sbx_wait *wait, sandbox_error *error);
+/* Held while digests are taken into use, until a file names them. */
+sandbox_status sbx_gvisor_pins_hold(struct sbx_gvisor *driver, const struct sbx_wait *wait,
+                                    int *lock, sandbox_error *error);
+/* Removes what nobody names, unless somebody is just taking some into use. For when a workspace
+ * or a snapshot has been removed. What fails is logged. */
+void sbx_gvisor_pins_collect(struct sbx_gvisor *driver);
+
+/* ---- runtime.c: the copies of runsc that sandboxes run on ---- */
+
+#define SBX_GVISOR_ORIGIN 128
+
+struct sbx_gvisor_runtime {
+    char digest[SBX_GVISOR_DIGEST_TEXT];
+    char *path;
+    struct sbx_gvisor_runsc runsc;
+};
+
+/* The copy of the configured runsc as it is now, made if there is none yet. */
+sandbox_status sbx_gvisor_runtime(struct sbx_gvisor *driver, const struct sbx_wait *wait,
+                                  struct sbx_gvisor_runtime *out, sandbox_error *error);
+/* A copy by its digest; SANDBOX_NOT_RESTORED, "pin-missing". */
+sandbox_status sbx_gvisor_runtime_pinned(struct sbx_gvisor *driver, const char *digest,
+                                         struct sbx_gvisor_runtime *out, sandbox_error *error);
+/* What the workspace's bundle was made for: whoever talks to a sandbox must be of its version.
+ * Free the path. */
+sandbox_status sbx_gvisor_runtime_of(struct sbx_gvisor *driver, const char *id, char **path,
+                                     sandbox_error *error);
+void sbx_gvisor_runtime_clear(struct sbx_gvisor_runtime *runtime);
 
 /* ---- limits.c: control groups of the host ---- */
 
@@ -87,15 +157,16 @@ struct sbx_gvisor {
     struct sbx_gvisor_settings settings; /* `state` and `runsc` made canonical */
     int directory;                       /* of the state */
     char *runsc_root;                    /* STATE/runsc */
+    const char *host;                    /* whose programs workspaces run: "/" but in tests */
     struct sbx_gvisor_limits limits;
     struct sbx_gvisor_cache *cache;
     pthread_mutex_t mutex; /* guards what follows, and the cache */
-    bool known;
-    struct sbx_gvisor_runsc runsc;
+    char runtime_origin[SBX_GVISOR_ORIGIN]; /* which file `runtime` is a copy of; "": none yet */
+    struct sbx_gvisor_runtime runtime;
     struct sbx_gvisor_ready ready[SBX_GVISOR_READY];
 };
 
-/* Learnt at the first call, then remembered. */
+/* Of the configured runsc, as it is now. */
 sandbox_status sbx_gvisor_abilities(struct sbx_gvisor *driver, const struct sbx_wait *wait,
                                     struct sbx_gvisor_runsc *out, sandbox_error *error);
 /* STATE/FORMAT… */
@@ -153,17 +224,45 @@ bool sbx_gvisor_is_sandbox(const struct sbx_gvisor *driver, pid_t pid, const cha
 bool sbx_gvisor_has_sandbox(const struct sbx_gvisor *driver, const char *id);
 /* How many processes of the workspace there are, their descendants counted. */
 size_t sbx_gvisor_processes(const struct sbx_gvisor *driver, const char *id);
+/* How many of them are a `runsc exec`, ours or somebody's. */
+size_t sbx_gvisor_attached(const struct sbx_gvisor *driver, const char *id);
 /* Kills them all, and waits until they are gone. */
 sandbox_status sbx_gvisor_processes_end(const struct sbx_gvisor *driver, const char *id,
                                         const struct sbx_wait *wait, sandbox_error *error);
 
 /* ---- base.c and bundle.c: what a workspace sees ---- */
 
-/* The base's digest, making it if there is none. */
+/* The base's digest, making it if there is none. Call it with the pins held. */
 sandbox_status sbx_gvisor_base(struct sbx_gvisor *driver, const struct sbx_wait *wait,
                                char digest[SBX_GVISOR_DIGEST_TEXT], sandbox_error *error);
-/* Builds a base in an open empty directory, from the host's `etc` and root. */
+/*
+ * Where a base is: the root file system itself, and where /usr and its like are bound from, which
+ * is the same or, where no links can be made, the host's root. SANDBOX_NOT_RESTORED, "pin-missing".
+ * Free both.
+ */
+sandbox_status sbx_gvisor_base_find(struct sbx_gvisor *driver, const char *digest, char **lower,
+                                    char **userland, sandbox_error *error);
+/* What sbx_gvisor_pins_print() says of it. */
+sandbox_status sbx_gvisor_base_print(struct sbx_gvisor *driver, const char *digest,
+                                     const struct sbx_wait *wait,
+                                     char contents[SBX_GVISOR_DIGEST_TEXT], sandbox_error *error);
+/* base_build.c: makes what surrounds the programs in an open empty directory. */
 sandbox_status sbx_gvisor_base_build(int target, int etc, int root, sandbox_error *error);
+/* NULL-terminated: patterns below /etc, and /usr with its like. */
+extern const char *const sbx_gvisor_base_copied[], *const sbx_gvisor_base_programs[];
+/*
+ * farm.c: whether programs of `root`, known as `host`, can be linked into the directory `state`.
+ * Links cannot leave a file system, or a mount of it. On an overlay, the root of most containers,
+ * they can be made, but each would first copy the whole file.
+ */
+bool sbx_gvisor_farm_is_possible(int state, int root, const char *host);
+/* Links the directories `names` of `from` into those that are there in `to`, leaving out
+ * the directory `avoid` wherever it is met. */
+sandbox_status sbx_gvisor_farm_make(int from, int to, const char *const *names, int avoid,
+                                    const struct sbx_wait *wait, sandbox_error *error);
+/* print.c: a digest over path, size, mtime and inode of all that is in a directory. */
+sandbox_status sbx_gvisor_print(int root, const struct sbx_wait *wait,
+                                char contents[SBX_GVISOR_DIGEST_TEXT], sandbox_error *error);
 /* The digest of our agent and shim, copying them into agents/DIGEST if they are not there. */
 sandbox_status sbx_gvisor_tools(struct sbx_gvisor *driver, bool with_shim,
                                 char digest[SBX_GVISOR_DIGEST_TEXT], sandbox_error *error);
@@ -177,14 +276,24 @@ struct sbx_gvisor_user {
 /* A workspace's files and what runsc is told about them. */
 struct sbx_gvisor_bundle {
     struct sbx_gvisor_user user;
-    char *lower;                       /* the root file system under the workspace's layer */
-    bool bind_usr;                     /* the host's /usr belongs into it */
-    char base[SBX_GVISOR_DIGEST_TEXT]; /* "": an image */
-    char tools[SBX_GVISOR_DIGEST_TEXT];
+    char *lower;    /* the root file system under the workspace's layer */
+    char *userland; /* where /usr and its like are bound from; NULL: an image has its own */
+    struct sbx_gvisor_pins pins;
+    struct sbx_gvisor_runtime runtime;
 };
 
+/* What a bundle is made over. All zero: a fresh start, on what this host has now. */
+struct sbx_gvisor_origin {
+    const struct sbx_gvisor_pins *pins; /* exactly these; missing is as sbx_gvisor_pins_check() */
+    const char *config;                 /* config.json's text as it was; NULL: it is made */
+};
+
+/*
+ * Leaves files/{workspace,home,seal} as they are where they are there: emptying `seal` before a
+ * fresh start is the caller's.
+ */
 sandbox_status sbx_gvisor_bundle_make(struct sbx_gvisor *driver, const struct sbx_record *record,
-                                      const struct sbx_gvisor_runsc *runsc,
+                                      const struct sbx_gvisor_origin *origin,
                                       const struct sbx_wait *wait, struct sbx_gvisor_bundle *out,
                                       sandbox_error *error);
 void sbx_gvisor_bundle_clear(struct sbx_gvisor_bundle *bundle);
@@ -197,9 +306,9 @@ bool sbx_gvisor_user_find(const char *passwd, const char *name, struct sbx_gviso
 /* ---- launch.c: from the bundle to a running sandbox ---- */
 
 struct sbx_gvisor_start {
-    struct sbx_gvisor_runsc runsc;
     struct sbx_gvisor_bundle bundle;
     char memory_group[320], cpu_group[320]; /* "": none */
+    const char *image; /* a checkpoint's directory, restored instead of run; NULL: run */
 };
 
 sandbox_status sbx_gvisor_launch(struct sbx_gvisor *driver, const struct sbx_record *record,
@@ -208,8 +317,29 @@ sandbox_status sbx_gvisor_launch(struct sbx_gvisor *driver, const struct sbx_rec
 /* Why there is no sandbox, in the words of whoever gave up. */
 sandbox_status sbx_gvisor_explain(struct sbx_gvisor *driver, const char *id, int code,
                                   sandbox_error *error);
+/* The last that the first of the workspace's `logs` (NULL-terminated) with anything in it says. */
+void sbx_gvisor_last_words(struct sbx_gvisor *driver, const char *id, const char *const *logs,
+                           char words[200]);
+/* Which of runsc's platforms sandboxes run on: the URI's, or what suits this runsc. */
+const char *sbx_gvisor_platform(const struct sbx_gvisor *driver,
+                                const struct sbx_gvisor_runsc *runsc);
 
 /* ---- instance.c and connect.c ---- */
+
+/*
+ * Starts it over its files and waits for the agent. `image`: a checkpoint's directory to restore;
+ * NULL: run. There is no instance, and the fence is held; on failure its parts may be left.
+ */
+sandbox_status sbx_gvisor_instance_start(struct sbx_gvisor *driver, const struct sbx_record *record,
+                                         const struct sbx_gvisor_origin *origin, const char *image,
+                                         const struct sbx_wait *wait,
+                                         char incarnation[SBX_INCARNATION_TEXT],
+                                         sandbox_error *error);
+/* Ends and removes all of it but its files and snapshots. With the fence held. */
+sandbox_status sbx_gvisor_instance_end(struct sbx_gvisor *driver, const char *id,
+                                       const struct sbx_wait *wait, sandbox_error *error);
+/* The same after a failure, whose wait may be over; what is left is logged. */
+void sbx_gvisor_instance_clear(struct sbx_gvisor *driver, const struct sbx_record *record);
 
 sandbox_status sbx_gvisor_provision(void *state, const struct sbx_record *record,
                                     const struct sbx_wait *wait,

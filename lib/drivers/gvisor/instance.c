@@ -20,9 +20,7 @@
 #define CLEAN_UP_MS 20000
 #define LOG_MAX     (1u << 20)
 
-static sandbox_status start_instance(struct sbx_gvisor *driver, const struct sbx_record *record,
-                                     const struct sbx_wait *wait,
-                                     char incarnation[SBX_INCARNATION_TEXT], sandbox_error *error);
+static sandbox_status empty_seal(struct sbx_gvisor *driver, const char *id, sandbox_error *error);
 static void describe_end(struct sbx_gvisor *driver, const struct sbx_record *record, char *detail,
                          size_t size);
 static pid_t read_pid(struct sbx_gvisor *driver, const char *id);
@@ -47,18 +45,13 @@ sandbox_status sbx_gvisor_provision(void *state, const struct sbx_record *record
                             "processes of '%s' still run; discard its instance first",
                             record->name);
 
-    status = start_instance(driver, record, wait, incarnation, error);
+    /* A fresh agent must not find the seal of another one. */
+    status = empty_seal(driver, record->id, error);
     if (status == SANDBOX_OK)
-        return SANDBOX_OK;
-    /* The caller's time may be up; what this call made still has to go. */
-    struct sbx_wait alone = sbx_wait_alone(CLEAN_UP_MS);
-    sandbox_error left = {0};
-    sandbox_status cleaned = end_instance(driver, record->id, &alone, &left);
-    if (cleaned == SANDBOX_OK)
-        cleaned = remove_all_but_files(driver, record->id, &left);
-    if (cleaned != SANDBOX_OK)
-        sbx_log(SANDBOX_LOG_WARNING, "something of '%s' may be left: %s", record->name,
-                left.message);
+        status = sbx_gvisor_instance_start(driver, record, &(struct sbx_gvisor_origin){0}, NULL,
+                                           wait, incarnation, error);
+    if (status != SANDBOX_OK)
+        sbx_gvisor_instance_clear(driver, record);
     return status;
 }
 
@@ -99,9 +92,7 @@ sandbox_status sbx_gvisor_discard(void *state, const struct sbx_record *record,
     SBX_ON_EXIT(sbx_close_fd) int lock = -1;
     sandbox_status status = sbx_gvisor_fence(driver, record, wait, &lock, error);
     if (status == SANDBOX_OK)
-        status = end_instance(driver, record->id, wait, error);
-    if (status == SANDBOX_OK)
-        status = remove_all_but_files(driver, record->id, error);
+        status = sbx_gvisor_instance_end(driver, record->id, wait, error);
     return status;
 }
 
@@ -123,6 +114,7 @@ sandbox_status sbx_gvisor_destroy(void *state, const struct sbx_record *record,
     unlinkat(driver->directory, path, 0);
     snprintf(path, sizeof path, "locks/%s.instance", record->id);
     unlinkat(driver->directory, path, 0); /* it is held: see sbx_file_lock() */
+    sbx_gvisor_pins_collect(driver);
     return SANDBOX_OK;
 }
 
@@ -163,19 +155,19 @@ bool sbx_gvisor_is_running(const struct sbx_gvisor *driver, const char *id, cons
            strcmp(now, incarnation) == 0;
 }
 
-static sandbox_status start_instance(struct sbx_gvisor *driver, const struct sbx_record *record,
-                                     const struct sbx_wait *wait,
-                                     char incarnation[SBX_INCARNATION_TEXT], sandbox_error *error)
+sandbox_status sbx_gvisor_instance_start(struct sbx_gvisor *driver, const struct sbx_record *record,
+                                         const struct sbx_gvisor_origin *origin, const char *image,
+                                         const struct sbx_wait *wait,
+                                         char incarnation[SBX_INCARNATION_TEXT],
+                                         sandbox_error *error)
 {
-    struct sbx_gvisor_start start = {0};
+    struct sbx_gvisor_start start = {.image = image};
     sandbox_status status = end_instance(driver, record->id, wait, error); /* old remains */
     if (status == SANDBOX_OK)
         status = sbx_gvisor_limits_make(&driver->limits, record, start.memory_group,
                                         start.cpu_group, error);
     if (status == SANDBOX_OK)
-        status = sbx_gvisor_abilities(driver, wait, &start.runsc, error);
-    if (status == SANDBOX_OK)
-        status = sbx_gvisor_bundle_make(driver, record, &start.runsc, wait, &start.bundle, error);
+        status = sbx_gvisor_bundle_make(driver, record, origin, wait, &start.bundle, error);
     if (status == SANDBOX_OK)
         status = sbx_gvisor_launch(driver, record, &start, wait, error);
     sbx_gvisor_bundle_clear(&start.bundle);
@@ -186,6 +178,29 @@ static sandbox_status start_instance(struct sbx_gvisor *driver, const struct sbx
     if (!sbx_gvisor_incarnation(driver, record->id, pid, incarnation))
         return sbx_gvisor_explain(driver, record->id, 0, error);
     return sbx_gvisor_await_agent(driver, record->id, pid, wait, error);
+}
+
+sandbox_status sbx_gvisor_instance_end(struct sbx_gvisor *driver, const char *id,
+                                       const struct sbx_wait *wait, sandbox_error *error)
+{
+    sandbox_status status = end_instance(driver, id, wait, error);
+    return status != SANDBOX_OK ? status : remove_all_but_files(driver, id, error);
+}
+
+void sbx_gvisor_instance_clear(struct sbx_gvisor *driver, const struct sbx_record *record)
+{
+    struct sbx_wait alone = sbx_wait_alone(CLEAN_UP_MS);
+    sandbox_error left = {0};
+    if (sbx_gvisor_instance_end(driver, record->id, &alone, &left) != SANDBOX_OK)
+        sbx_log(SANDBOX_LOG_WARNING, "something of '%s' may be left: %s", record->name,
+                left.message);
+}
+
+static sandbox_status empty_seal(struct sbx_gvisor *driver, const char *id, sandbox_error *error)
+{
+    char path[64];
+    snprintf(path, sizeof path, "workspaces/%s/files/seal", id);
+    return sbx_tree_remove(driver->directory, path, error);
 }
 
 static pid_t read_pid(struct sbx_gvisor *driver, const char *id)
@@ -286,10 +301,11 @@ static void unmount_beneath(const char *directory)
 static sandbox_status remove_all_but_files(struct sbx_gvisor *driver, const char *id,
                                            sandbox_error *error)
 {
-    static const char *const parts[] = {"bundle", "layer", "sandbox.pid", "runsc.log", "start.log"};
+    static const char *const parts[] = {"bundle",    "layer",     "sandbox.pid",
+                                        "runsc.log", "start.log", "checkpoint.log"};
     sandbox_status status = SANDBOX_OK;
     for (size_t n = 0; n < sizeof parts / sizeof parts[0] && status == SANDBOX_OK; n++) {
-        char path[80];
+        char path[96];
         snprintf(path, sizeof path, "workspaces/%s/%s", id, parts[n]);
         status = sbx_tree_remove(driver->directory, path, error);
     }

@@ -21,27 +21,31 @@
  */
 static const char launch_script[] =
     "set -e\n"
-    "rootfs=$1 layers=$2 memory=$3 cpu=$4 programs=$5\n"
-    "shift 5\n"
+    "rootfs=$1 layers=$2 memory=$3 cpu=$4 userland=$5 programs=$6\n"
+    "shift 6\n"
     "for group in \"$memory\" \"$cpu\"; do\n"
     "    [ -z \"$group\" ] || echo $$ >\"$group/cgroup.procs\"\n"
     "done\n"
     "mount -t overlay -o \"ro,lowerdir=$layers\" overlay \"$rootfs\"\n"
     "for name in $programs; do\n"
-    "    mount --rbind \"/$name\" \"$rootfs/$name\"\n"
+    "    mount --rbind \"$userland/$name\" \"$rootfs/$name\"\n"
     "    mount -o remount,bind,ro \"$rootfs/$name\"\n"
     "done\n"
     "exec \"$@\" 2>/dev/null\n";
 
 /* What varies in the command line, and has to be freed. */
 struct words {
-    char *place, *rootfs, *layers, *root, *log, *platform, *bundle, *pid_file, *messages;
+    char *place, *rootfs, *layers, *root, *log, *platform, *bundle, *pid_file, *messages, *image;
 };
+
+#define ARGUMENTS_MAX 32
 
 static bool find_words(const struct sbx_gvisor *driver, const struct sbx_gvisor_start *start,
                        const char *id, struct words *words);
 static void free_words(struct words *words);
 static void list_programs(const struct sbx_gvisor_bundle *bundle, char programs[64]);
+static void say(const struct sbx_gvisor_start *start, const struct words *words,
+                const char *programs, const char *id, const char *argv[ARGUMENTS_MAX]);
 static sandbox_status run(const char *const *argv, int errors, const struct sbx_wait *wait,
                           int *code, sandbox_error *error);
 static void last_words(char *text, size_t size, char words[200]);
@@ -54,34 +58,9 @@ sandbox_status sbx_gvisor_launch(struct sbx_gvisor *driver, const struct sbx_rec
     if (!find_words(driver, start, record->id, &words))
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a command line");
     char programs[64];
+    const char *argv[ARGUMENTS_MAX];
     list_programs(&start->bundle, programs);
-    const char *argv[] = {"unshare",
-                          "--mount",
-                          "--propagation",
-                          "slave",
-                          "/bin/sh",
-                          "-c",
-                          launch_script,
-                          "launch",
-                          words.rootfs,
-                          words.layers,
-                          start->memory_group,
-                          start->cpu_group,
-                          programs,
-                          driver->settings.runsc,
-                          words.root,
-                          words.log,
-                          "--log-format=json",
-                          words.platform,
-                          "--network=none",
-                          "--ignore-cgroups",
-                          "--overlay2=root:memory",
-                          "run",
-                          "--detach",
-                          words.bundle,
-                          words.pid_file,
-                          record->id,
-                          NULL};
+    say(start, &words, programs, record->id, argv);
 
     SBX_ON_EXIT(sbx_close_fd)
     int errors = open(words.messages, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -98,9 +77,24 @@ sandbox_status sbx_gvisor_launch(struct sbx_gvisor *driver, const struct sbx_rec
 sandbox_status sbx_gvisor_explain(struct sbx_gvisor *driver, const char *id, int code,
                                   sandbox_error *error)
 {
-    static const char *const logs[] = {"start.log", "runsc.log"};
-    char words[200] = "";
-    for (size_t n = 0; n < 2 && words[0] == '\0'; n++) {
+    static const char *const logs[] = {"start.log", "runsc.log", NULL};
+    char words[200];
+    sbx_gvisor_last_words(driver, id, logs, words);
+    return sbx_fail_for(error, SANDBOX_FAILED, "no-start", "runsc did not start (code %d): %s",
+                        code, words[0] == '\0' ? "it left no message" : words);
+}
+
+const char *sbx_gvisor_platform(const struct sbx_gvisor *driver,
+                                const struct sbx_gvisor_runsc *runsc)
+{
+    return driver->settings.platform != NULL ? driver->settings.platform : runsc->platform;
+}
+
+void sbx_gvisor_last_words(struct sbx_gvisor *driver, const char *id, const char *const *logs,
+                           char words[200])
+{
+    words[0] = '\0';
+    for (size_t n = 0; logs[n] != NULL && words[0] == '\0'; n++) {
         char path[80];
         snprintf(path, sizeof path, "workspaces/%s/%s", id, logs[n]);
         uint8_t *text = NULL;
@@ -109,15 +103,48 @@ sandbox_status sbx_gvisor_explain(struct sbx_gvisor *driver, const char *id, int
             last_words((char *)text, size, words);
         free(text);
     }
-    return sbx_fail_for(error, SANDBOX_FAILED, "no-start", "runsc did not start (code %d): %s",
-                        code, words[0] == '\0' ? "it left no message" : words);
+}
+
+static void say(const struct sbx_gvisor_start *start, const struct words *words,
+                const char *programs, const char *id, const char *argv[ARGUMENTS_MAX])
+{
+    const char *const front[] = {"unshare",
+                                 "--mount",
+                                 "--propagation",
+                                 "slave",
+                                 "/bin/sh",
+                                 "-c",
+                                 launch_script,
+                                 "launch",
+                                 words->rootfs,
+                                 words->layers,
+                                 start->memory_group,
+                                 start->cpu_group,
+                                 start->bundle.userland == NULL ? "" : start->bundle.userland,
+                                 programs,
+                                 start->bundle.runtime.path,
+                                 words->root,
+                                 words->log,
+                                 "--log-format=json",
+                                 words->platform,
+                                 "--network=none",
+                                 "--ignore-cgroups",
+                                 "--overlay2=root:memory"};
+    const char *const run[] = {"run", "--detach", words->bundle, words->pid_file, id, NULL};
+    const char *const restore[] = {"restore",       "--detach", words->image, words->bundle,
+                                   words->pid_file, id,         NULL};
+    _Static_assert(sizeof front + sizeof restore <= ARGUMENTS_MAX * sizeof argv[0], "too many");
+    memcpy(argv, front, sizeof front);
+    if (start->image == NULL)
+        memcpy(argv + sizeof front / sizeof front[0], run, sizeof run);
+    else
+        memcpy(argv + sizeof front / sizeof front[0], restore, sizeof restore);
 }
 
 static bool find_words(const struct sbx_gvisor *driver, const struct sbx_gvisor_start *start,
                        const char *id, struct words *words)
 {
-    const char *platform =
-        driver->settings.platform != NULL ? driver->settings.platform : start->runsc.platform;
+    const char *platform = sbx_gvisor_platform(driver, &start->bundle.runtime.runsc);
     words->place = sbx_gvisor_path(driver, "workspaces/%s", id);
     if (words->place == NULL)
         return false;
@@ -129,9 +156,10 @@ static bool find_words(const struct sbx_gvisor *driver, const struct sbx_gvisor_
     words->bundle = sbx_format("--bundle=%s/bundle", words->place);
     words->pid_file = sbx_format("--pid-file=%s/sandbox.pid", words->place);
     words->messages = sbx_format("%s/start.log", words->place);
+    words->image = sbx_format("--image-path=%s", start->image == NULL ? "" : start->image);
     return words->rootfs != NULL && words->layers != NULL && words->root != NULL &&
            words->log != NULL && words->platform != NULL && words->bundle != NULL &&
-           words->pid_file != NULL && words->messages != NULL;
+           words->pid_file != NULL && words->messages != NULL && words->image != NULL;
 }
 
 static void free_words(struct words *words)
@@ -145,21 +173,21 @@ static void free_words(struct words *words)
     free(words->bundle);
     free(words->pid_file);
     free(words->messages);
+    free(words->image);
 }
 
-/* The host's directories that are bound into the base: /usr, and what older systems have beside. */
+/* What is bound into the base: /usr, and what older systems have beside. */
 static void list_programs(const struct sbx_gvisor_bundle *bundle, char programs[64])
 {
-    static const char *const names[] = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"};
     programs[0] = '\0';
-    for (size_t n = 0; bundle->bind_usr && n < sizeof names / sizeof names[0]; n++) {
-        char path[16];
+    for (size_t n = 0; bundle->userland != NULL && sbx_gvisor_base_programs[n] != NULL; n++) {
+        char path[SBX_GVISOR_PATH];
         struct stat facts;
-        snprintf(path, sizeof path, "/%s", names[n]);
+        snprintf(path, sizeof path, "%s/%s", bundle->lower, sbx_gvisor_base_programs[n]);
         if (lstat(path, &facts) < 0 || !S_ISDIR(facts.st_mode))
             continue;
         size_t used = strlen(programs);
-        snprintf(programs + used, 64 - used, "%s ", names[n]);
+        snprintf(programs + used, 64 - used, "%s ", sbx_gvisor_base_programs[n]);
     }
 }
 
@@ -183,6 +211,10 @@ static void last_words(char *text, size_t size, char words[200])
         text[--size] = '\0';
     char *line = strrchr(text, '\n');
     line = line == NULL ? text : line + 1;
+    if (*line == '\t') { /* the end of a trace: what it is of was said first */
+        text[strcspn(text, "\n")] = '\0';
+        line = text;
+    }
     SBX_ON_EXIT(sbx_json_free) cJSON *json = NULL;
     if (sbx_json_parse(line, strlen(line), LOG_MAX, &json, NULL) == SANDBOX_OK)
         snprintf(words, 200, "%s", sbx_json_text(json, "msg"));

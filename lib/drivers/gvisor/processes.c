@@ -25,8 +25,9 @@ struct process {
     pid_t pid, parent;
     uint64_t started;
     bool ours;
-    bool sandbox; /* the kernel of the instance itself, not a helper of it */
-    int pidfd;    /* while its end is waited for, else -1 */
+    bool sandbox;  /* the kernel of the instance itself, not a helper of it */
+    bool attached; /* a command of runsc that is at work inside it */
+    int pidfd;     /* while its end is waited for, else -1 */
 };
 
 struct process_table {
@@ -38,7 +39,7 @@ static bool read_table(const struct sbx_gvisor *driver, const char *id,
                        struct process_table *table);
 static bool read_process(pid_t pid, struct process *out);
 static bool look_at_command(const struct sbx_gvisor *driver, pid_t pid, const char *id,
-                            bool *sandbox);
+                            bool *sandbox, bool *attached);
 static ssize_t read_small(const char *path, char *text, size_t size);
 static bool mark_descendants(struct process_table *table);
 static void free_table(struct process_table *table);
@@ -68,8 +69,19 @@ uint64_t sbx_gvisor_started(pid_t pid)
 
 bool sbx_gvisor_is_sandbox(const struct sbx_gvisor *driver, pid_t pid, const char *id)
 {
-    bool sandbox = false;
-    return look_at_command(driver, pid, id, &sandbox) && sandbox;
+    bool sandbox = false, attached = false;
+    return look_at_command(driver, pid, id, &sandbox, &attached) && sandbox;
+}
+
+size_t sbx_gvisor_attached(const struct sbx_gvisor *driver, const char *id)
+{
+    SBX_ON_EXIT(free_table) struct process_table table = {0};
+    size_t count = 0;
+    if (!read_table(driver, id, &table))
+        return 1; /* it cannot be told */
+    for (size_t n = 0; n < table.count; n++)
+        count += table.all[n].attached;
+    return count;
 }
 
 size_t sbx_gvisor_processes(const struct sbx_gvisor *driver, const char *id)
@@ -125,7 +137,8 @@ static bool read_table(const struct sbx_gvisor *driver, const char *id, struct p
         struct process process;
         if (pid <= 0 || pid == getpid() || !read_process(pid, &process))
             continue;
-        process.ours = look_at_command(driver, pid, id, &process.sandbox);
+        process.ours =
+            look_at_command(driver, pid, id, &process.sandbox, &process.attached);
         if (table->count == room) {
             room = room == 0 ? 256 : room * 2;
             struct process *larger = realloc(table->all, room * sizeof *larger);
@@ -166,21 +179,24 @@ static bool read_process(pid_t pid, struct process *out)
 
 /* Whether it was started with our --root for this workspace; a sandbox is "runsc … boot … ID". */
 static bool look_at_command(const struct sbx_gvisor *driver, pid_t pid, const char *id,
-                            bool *sandbox)
+                            bool *sandbox, bool *attached)
 {
     char path[48], command[COMMAND_MAX];
     snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
     ssize_t size = read_small(path, command, sizeof command);
-    bool root = false, named = false, boots = false;
+    bool root = false, named = false, boots = false, executes = false;
     for (const char *at = command; size > 0 && at < command + size; at += strlen(at) + 1) {
         if (strncmp(at, "--root=", 7) == 0 && strcmp(at + 7, driver->runsc_root) == 0)
             root = true;
         if (strcmp(at, "boot") == 0)
             boots = true;
+        if (strcmp(at, "exec") == 0)
+            executes = true;
         if (strstr(at, id) != NULL)
             named = true;
     }
     *sandbox = root && named && boots;
+    *attached = root && named && executes;
     return root && named;
 }
 

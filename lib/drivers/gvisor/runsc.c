@@ -12,8 +12,8 @@
 #define STATX_MENDED 20260101
 #define SYSTRAP_RIPE 20230501
 
-static sandbox_status ask(const char *path, const char *word, const struct sbx_wait *wait,
-                          char **text, sandbox_error *error);
+static sandbox_status ask(const char *path, const char *known_as, const char *word,
+                          const struct sbx_wait *wait, char **text, sandbox_error *error);
 static uint32_t find_date(const char *text);
 
 sandbox_status sbx_gvisor_runsc_find(const char *name, char **out, sandbox_error *error)
@@ -49,17 +49,30 @@ sandbox_status sbx_gvisor_runsc_learn(const char *path, const struct sbx_wait *w
 {
     SBX_ON_EXIT(sbx_free_text) char *version = NULL;
     SBX_ON_EXIT(sbx_free_text) char *flags = NULL;
-    sandbox_status status = ask(path, "--version", wait, &version, error);
-    if (status == SANDBOX_OK)
-        status = ask(path, "flags", wait, &flags, error);
+    sandbox_status status = sbx_gvisor_runsc_ask(path, path, wait, &version, &flags, error);
     if (status != SANDBOX_OK)
         return status;
     sbx_gvisor_runsc_judge(version, flags, out);
-    if (!out->has_overlay2)
-        return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "runsc-too-old",
-                            "'%s' has no --overlay2; install a gVisor of December 2022 or later",
-                            path);
-    return SANDBOX_OK;
+    return out->has_overlay2 ? SANDBOX_OK : sbx_gvisor_runsc_too_old(path, error);
+}
+
+sandbox_status sbx_gvisor_runsc_ask(const char *path, const char *known_as,
+                                    const struct sbx_wait *wait, char **version, char **flags,
+                                    sandbox_error *error)
+{
+    SBX_ON_EXIT(sbx_free_text) char *first = NULL;
+    sandbox_status status = ask(path, known_as, "--version", wait, &first, error);
+    if (status == SANDBOX_OK)
+        status = ask(path, known_as, "flags", wait, flags, error);
+    if (status == SANDBOX_OK)
+        *version = sbx_take(first);
+    return status;
+}
+
+sandbox_status sbx_gvisor_runsc_too_old(const char *path, sandbox_error *error)
+{
+    return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "runsc-too-old",
+                        "'%s' has no --overlay2; install a gVisor of December 2022 or later", path);
 }
 
 void sbx_gvisor_runsc_judge(const char *version, const char *flags, struct sbx_gvisor_runsc *out)
@@ -78,8 +91,8 @@ void sbx_gvisor_runsc_judge(const char *version, const char *flags, struct sbx_g
     out->needs_shim = out->date < STATX_MENDED;
 }
 
-static sandbox_status ask(const char *path, const char *word, const struct sbx_wait *wait,
-                          char **text, sandbox_error *error)
+static sandbox_status ask(const char *path, const char *known_as, const char *word,
+                          const struct sbx_wait *wait, char **text, sandbox_error *error)
 {
     const char *argv[] = {path, word, NULL};
     struct sbx_child_options options = {SBX_CHILD_OPTIONS, .argv = argv, .die_with_parent = true};
@@ -91,7 +104,8 @@ static sandbox_status ask(const char *path, const char *word, const struct sbx_w
     /* `runsc flags` ends with a code of its own in some versions: its text is what counts. */
     if (code > 2)
         return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "no-runsc",
-                            "'%s %s' ended with code %d; is it really runsc?", path, word, code);
+                            "'%s %s' ended with code %d; is it really runsc?", known_as, word,
+                            code);
     return SANDBOX_OK;
 }
 

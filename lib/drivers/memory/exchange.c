@@ -130,7 +130,7 @@ static sandbox_status read_answer(const struct sbx_bytes *line, cJSON **answer,
         return SANDBOX_OK;
     }
     int64_t told = sbx_json_integer(json, "status");
-    if (told >= SANDBOX_OK || told < SANDBOX_FAILED)
+    if (told >= SANDBOX_OK || told < SANDBOX_NOT_RESTORED)
         told = SANDBOX_FAILED;
     return sbx_fail_for(error, (sandbox_status)told, sbx_json_text(json, "reason"), "%s",
                         sbx_json_text(json, "message"));

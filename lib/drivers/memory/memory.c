@@ -8,9 +8,6 @@
 #include "util/memory.h"
 #include <stdio.h>
 
-/* How long an instance may take to go that a failed provision may have left. */
-#define ROLL_BACK_MS 10000
-
 static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait, void **state,
                                   sandbox_error *error);
 static void close_driver(void *state);
@@ -28,7 +25,7 @@ static sandbox_status destroy(void *state, const struct sbx_record *record,
 static sandbox_status connect_agent(void *state, const struct sbx_record *record,
                                     const struct sbx_wait *wait, struct sbx_channel *channel,
                                     sandbox_error *error);
-static cJSON *fenced(const char *what, const struct sbx_record *record);
+static bool needs_parking(void *state, const struct sbx_record *record);
 
 const struct sbx_driver sbx_driver_memory = {
     .name = "memory",
@@ -48,6 +45,15 @@ const struct sbx_driver sbx_driver_memory = {
     .discard = discard,
     .destroy = destroy,
     .connect = connect_agent,
+    .needs_parking = needs_parking,
+    .snapshot_prepare = sbx_memory_snapshot_prepare,
+    .snapshot_take = sbx_memory_snapshot_take,
+    .snapshot_adopt = sbx_memory_snapshot_adopt,
+    .snapshot_verify = sbx_memory_snapshot_verify,
+    .snapshot_remove = sbx_memory_snapshot_remove,
+    .restore = sbx_memory_restore,
+    .evidence = sbx_memory_evidence,
+    .release = sbx_memory_release,
 };
 
 static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait, void **state,
@@ -76,7 +82,8 @@ static void close_driver(void *state)
 
 static bool can(void *state, sandbox_ability ability)
 {
-    return ability == SANDBOX_CAN_LIMIT_PROCESSES; /* the agent does */
+    return ability == SANDBOX_CAN_LIMIT_PROCESSES || /* the agent does */
+           ability == SANDBOX_CAN_KEEP_FILES || ability == SANDBOX_CAN_KEEP_MEMORY;
 }
 
 static sandbox_status provision(void *state, const struct sbx_record *record,
@@ -84,7 +91,7 @@ static sandbox_status provision(void *state, const struct sbx_record *record,
                                 sandbox_error *error)
 {
     const struct sbx_memory *driver = state;
-    cJSON *request = fenced("provision", record);
+    cJSON *request = sbx_memory_fenced("provision", record);
     if (request != NULL && driver->agent != NULL)
         (void)sbx_json_set_text(request, "agent", driver->agent);
     SBX_ON_EXIT(sbx_json_free) cJSON *answer = NULL;
@@ -96,7 +103,7 @@ static sandbox_status provision(void *state, const struct sbx_record *record,
     /* Refused: it was not begun. Otherwise something may be there that nobody knows of. */
     if (status == SANDBOX_CONFLICT || status == SANDBOX_INVALID)
         return status;
-    struct sbx_wait alone = sbx_wait_alone(ROLL_BACK_MS);
+    struct sbx_wait alone = sbx_wait_alone(SBX_MEMORY_ROLL_BACK_MS);
     if (discard(state, record, &alone, NULL) == SANDBOX_OK && status == SANDBOX_UNKNOWN)
         status = sbx_fail_for(error, SANDBOX_UNAVAILABLE, "answer-lost",
                               "the memory platform broke the connection while it made an "
@@ -119,7 +126,7 @@ static sandbox_status inspect(void *state, const struct sbx_record *record,
 {
     SBX_ON_EXIT(sbx_json_free) cJSON *answer = NULL;
     sandbox_status status =
-        sbx_memory_ask(state, fenced("inspect", record), false, wait, &answer, error);
+        sbx_memory_ask(state, sbx_memory_fenced("inspect", record), false, wait, &answer, error);
     if (status != SANDBOX_OK)
         return status;
     *out = (struct sbx_instance){.presence = presence_of(sbx_json_text(answer, "presence"))};
@@ -131,13 +138,13 @@ static sandbox_status inspect(void *state, const struct sbx_record *record,
 static sandbox_status discard(void *state, const struct sbx_record *record,
                               const struct sbx_wait *wait, sandbox_error *error)
 {
-    return sbx_memory_ask(state, fenced("discard", record), false, wait, NULL, error);
+    return sbx_memory_ask(state, sbx_memory_fenced("discard", record), false, wait, NULL, error);
 }
 
 static sandbox_status destroy(void *state, const struct sbx_record *record,
                               const struct sbx_wait *wait, sandbox_error *error)
 {
-    return sbx_memory_ask(state, fenced("destroy", record), false, wait, NULL, error);
+    return sbx_memory_ask(state, sbx_memory_fenced("destroy", record), false, wait, NULL, error);
 }
 
 static sandbox_status connect_agent(void *state, const struct sbx_record *record,
@@ -146,7 +153,7 @@ static sandbox_status connect_agent(void *state, const struct sbx_record *record
 {
     SBX_ON_EXIT(sbx_json_free) cJSON *answer = NULL;
     sandbox_status status =
-        sbx_memory_ask(state, fenced("connect", record), false, wait, &answer, error);
+        sbx_memory_ask(state, sbx_memory_fenced("connect", record), false, wait, &answer, error);
     if (status != SANDBOX_OK)
         return status;
     status = sbx_channel_connect_unix(channel, sbx_json_text(answer, "socket"), wait, error);
@@ -157,8 +164,13 @@ static sandbox_status connect_agent(void *state, const struct sbx_record *record
     return status;
 }
 
-/* What the platform compares with the stored record before it acts. */
-static cJSON *fenced(const char *what, const struct sbx_record *record)
+/* What is frozen keeps its sockets. */
+static bool needs_parking(void *state, const struct sbx_record *record)
+{
+    return false;
+}
+
+cJSON *sbx_memory_fenced(const char *what, const struct sbx_record *record)
 {
     cJSON *request = sbx_memory_request(what);
     if (request != NULL && sbx_json_set_text(request, "name", record->name) &&

@@ -8,6 +8,9 @@
 
 #include "core/driver.h"
 
+/* How long the undoing of a failed step may take. */
+#define SBX_MEMORY_ROLL_BACK_MS 10000
+
 struct sbx_memory {
     char *socket;       /* of the platform */
     char *agent;        /* the agent's program that was asked for, or NULL */
@@ -51,6 +54,9 @@ cJSON *sbx_memory_request(const char *what);
 sandbox_status sbx_memory_ask(const struct sbx_memory *driver, cJSON *request, bool once,
                               const struct sbx_wait *wait, cJSON **answer, sandbox_error *error);
 
+/* A request about a workspace, with what the platform compares with the stored record. */
+cJSON *sbx_memory_fenced(const char *what, const struct sbx_record *record);
+
 /* ---- records.c ---- */
 
 sandbox_status sbx_memory_record_load(void *state, const char *name, const struct sbx_wait *wait,
@@ -68,6 +74,37 @@ sandbox_status sbx_memory_record_list(void *state, const struct sbx_wait *wait,
                                       void *user_data, sandbox_error *error);
 sandbox_status sbx_memory_secret(void *state, uint32_t *key_id, uint8_t key[32],
                                  const struct sbx_wait *wait, sandbox_error *error);
+
+/* ---- snapshots.c ---- */
+
+sandbox_status sbx_memory_snapshot_prepare(void *state, const struct sbx_record *record,
+                                           const struct sbx_snapshot *snapshot,
+                                           const struct sbx_wait *wait, sandbox_error *error);
+sandbox_status sbx_memory_snapshot_take(void *state, const struct sbx_record *record,
+                                        struct sbx_snapshot *snapshot,
+                                        struct sbx_progress *progress, const struct sbx_wait *wait,
+                                        sandbox_error *error);
+sandbox_status sbx_memory_snapshot_adopt(void *state, const struct sbx_record *record,
+                                         struct sbx_snapshot *snapshot,
+                                         const struct sbx_wait *wait, sandbox_error *error);
+sandbox_status sbx_memory_snapshot_verify(void *state, const struct sbx_record *record,
+                                          const struct sbx_snapshot *snapshot,
+                                          struct sbx_progress *progress,
+                                          const struct sbx_wait *wait, struct sbx_verdict *out,
+                                          sandbox_error *error);
+sandbox_status sbx_memory_snapshot_remove(void *state, const struct sbx_record *record,
+                                          const char *snapshot_id, const struct sbx_wait *wait,
+                                          sandbox_error *error);
+sandbox_status sbx_memory_restore(void *state, const struct sbx_record *record,
+                                  const struct sbx_snapshot *snapshot, sandbox_keep keep,
+                                  struct sbx_progress *progress, const struct sbx_wait *wait,
+                                  struct sbx_restored *out, sandbox_error *error);
+sandbox_status sbx_memory_evidence(void *state, const struct sbx_record *record,
+                                   const struct sbx_snapshot *snapshot,
+                                   const struct sbx_wait *wait, struct sbx_restored *out,
+                                   sandbox_error *error);
+sandbox_status sbx_memory_release(void *state, const struct sbx_record *record,
+                                  const struct sbx_wait *wait, sandbox_error *error);
 
 /* ---- owner.c ---- */
 
