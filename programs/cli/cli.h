@@ -24,6 +24,8 @@ enum cli_exit {
     CLI_UNAVAILABLE = 6,
     CLI_INTERRUPTED = 7,
     CLI_LIMIT = 8,
+    CLI_SUSPENDED = 9,
+    CLI_NOT_RESTORED = 10,
     CLI_TIMED_OUT = 124,      /* exec and run: the deadline passed */
     CLI_OWN_FAILURE = 125,    /* exec and run: not the command, but we failed */
     CLI_NOT_EXECUTABLE = 126, /* exec and run */
@@ -76,6 +78,7 @@ enum cli_complete {
     CLI_COMPLETE_WORKSPACE,  /* the first word */
     CLI_COMPLETE_WORKSPACES, /* every word */
     CLI_COMPLETE_PROCESS,    /* a workspace, then one of its processes */
+    CLI_COMPLETE_SNAPSHOT,   /* a workspace, then its snapshots */
     CLI_COMPLETE_PATHS,      /* files here, and NAME: */
     CLI_COMPLETE_SHELLS,
 };
@@ -101,9 +104,16 @@ struct cli_verb {
 extern const struct cli_verb *const cli_verbs[];
 extern const struct cli_option cli_global_options[];
 
-extern const struct cli_verb cli_attach, cli_cat, cli_completion, cli_cp, cli_create, cli_delete,
-    cli_doctor, cli_exec, cli_help, cli_inspect, cli_kill, cli_list, cli_ls, cli_open,
-    cli_port_forward, cli_ports, cli_ps, cli_renew, cli_run, cli_stats, cli_sweep, cli_version;
+extern const struct cli_verb cli_attach, cli_cat, cli_checkpoint, cli_completion, cli_cp,
+    cli_create, cli_delete, cli_doctor, cli_exec, cli_help, cli_inspect, cli_kill, cli_list, cli_ls,
+    cli_open, cli_port_forward, cli_ports, cli_ps, cli_recover, cli_renew, cli_restore, cli_resume,
+    cli_run, cli_snapshot_delete, cli_snapshots, cli_stats, cli_suspend, cli_suspend_idle,
+    cli_sweep, cli_verify, cli_version;
+
+/* main.c */
+
+/* For verbs that work on many workspaces: the log says which one failed, and why. */
+void cli_show_warnings(const struct cli *cli);
 
 /* options.c */
 
@@ -155,6 +165,10 @@ sandbox_status cli_find(struct cli *cli, const char *name, sandbox_workspace **o
 /* A handle on the process with that id, or the one whose id begins so. */
 sandbox_status cli_find_process(struct cli *cli, sandbox_workspace *workspace, const char *id,
                                 sandbox_process **out, sandbox_error *error);
+#define CLI_SNAPSHOT_BYTES 40
+/* The whole id of the workspace's snapshot with that id, or the one whose id begins so. */
+sandbox_status cli_find_snapshot(struct cli *cli, sandbox_workspace *workspace, const char *id,
+                                 char out[CLI_SNAPSHOT_BYTES], sandbox_error *error);
 int64_t cli_monotonic_ms(void);
 int64_t cli_wall_ms(void);
 /* "NAME=value" as given, or "NAME" with this program's value. False: told. */

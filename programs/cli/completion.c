@@ -94,6 +94,13 @@ static const struct {
      "            COMPREPLY=($(compgen -W \"$(_sandbox_ask ps \"${places[0]}\")\" \\\n"
      "                -- \"$current\"))\n"
      "        fi ;;\n"},
+    {CLI_COMPLETE_SNAPSHOT,
+     "        if [[ ${#places[@]} -eq 0 ]]; then\n"
+     "            COMPREPLY=($(compgen -W \"$(_sandbox_ask list)\" -- \"$current\"))\n"
+     "        else\n"
+     "            COMPREPLY=($(compgen -W \"$(_sandbox_ask snapshots \"${places[0]}\")\" \\\n"
+     "                -- \"$current\"))\n"
+     "        fi ;;\n"},
     {CLI_COMPLETE_PATHS,
      "        compopt -o filenames -o nospace 2>/dev/null\n"
      "        COMPREPLY=($(compgen -f -- \"$current\"))\n"

@@ -13,6 +13,8 @@
 static sandbox_status find_by_start(struct cli *cli, sandbox_workspace *workspace,
                                     const char *start, char found[PROCESS_ID_DIGITS + 1],
                                     sandbox_error *error);
+static sandbox_status find_snapshot_in(const sandbox_snapshot_list *list, const char *start,
+                                       char out[CLI_SNAPSHOT_BYTES], sandbox_error *error);
 static sandbox_status fail(sandbox_error *error, sandbox_status status, const char *reason,
                            const char *format, ...) CLI_PRINTF(4, 5);
 
@@ -68,6 +70,18 @@ sandbox_status cli_find_process(struct cli *cli, sandbox_workspace *workspace, c
     }
     sandbox_call call = cli_call(cli);
     return sandbox_process_find(workspace, id, &call, out, error);
+}
+
+sandbox_status cli_find_snapshot(struct cli *cli, sandbox_workspace *workspace, const char *id,
+                                 char out[CLI_SNAPSHOT_BYTES], sandbox_error *error)
+{
+    sandbox_snapshot_list *list = NULL;
+    sandbox_call call = cli_call(cli);
+    sandbox_status status = sandbox_snapshot_list_all(workspace, &call, &list, error);
+    if (status == SANDBOX_OK)
+        status = find_snapshot_in(list, id, out, error);
+    sandbox_snapshot_list_free(list);
+    return status;
 }
 
 int64_t cli_monotonic_ms(void)
@@ -162,6 +176,25 @@ static sandbox_status find_by_start(struct cli *cli, sandbox_workspace *workspac
     if (matches > 1)
         return fail(error, SANDBOX_INVALID, "ambiguous",
                     "several processes begin with '%.32s'; give more of the id", start);
+    return SANDBOX_OK;
+}
+
+static sandbox_status find_snapshot_in(const sandbox_snapshot_list *list, const char *start,
+                                       char out[CLI_SNAPSHOT_BYTES], sandbox_error *error)
+{
+    size_t matches = 0;
+    for (size_t i = 0; i < sandbox_snapshot_list_count(list); i++) {
+        const char *id = sandbox_snapshot_list_at(list, i)->id;
+        if (start[0] == '\0' || strncmp(id, start, strlen(start)) != 0)
+            continue;
+        snprintf(out, CLI_SNAPSHOT_BYTES, "%s", id);
+        matches++;
+    }
+    if (matches == 0)
+        return fail(error, SANDBOX_NOT_FOUND, "no-such-snapshot", "no snapshot '%.39s'", start);
+    if (matches > 1)
+        return fail(error, SANDBOX_INVALID, "ambiguous",
+                    "several snapshots begin with '%.39s'; give more of the id", start);
     return SANDBOX_OK;
 }
 

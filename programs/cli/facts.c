@@ -6,6 +6,7 @@
 
 static void write_labels(struct cli_json *json, const sandbox_workspace_info *info);
 static void write_limit(struct cli_json *json, const char *key, uint32_t limit);
+static void write_snapshots(struct cli_json *json, const sandbox_workspace_info *info);
 
 void cli_facts_json(struct cli_json *json, const sandbox_workspace_info *info)
 {
@@ -19,6 +20,7 @@ void cli_facts_json(struct cli_json *json, const sandbox_workspace_info *info)
     cli_json_text(json, "image", info->image);
     cli_json_text(json, "incarnation", info->incarnation);
     cli_json_text(json, "operation", info->operation);
+    cli_json_text(json, "step", info->step);
     write_labels(json, info);
     write_limit(json, "memory_mib", info->memory_mib);
     write_limit(json, "cpu_millis", info->cpu_millis);
@@ -29,6 +31,7 @@ void cli_facts_json(struct cli_json *json, const sandbox_workspace_info *info)
         cli_json_number(json, "expires_ms", info->expires_ms);
     else
         cli_json_null(json, "expires_ms");
+    write_snapshots(json, info);
     cli_json_end(json, '}');
 }
 
@@ -43,6 +46,15 @@ void cli_facts_labels(const sandbox_workspace_info *info, char *out, size_t out_
             return;
         used += (size_t)added;
     }
+}
+
+const char *cli_facts_recovery(const sandbox_workspace_info *info, int64_t now_ms,
+                               char out[CLI_SHORT_BYTES])
+{
+    if (info->snapshot[0] != '\0')
+        return cli_text_age(now_ms - info->snapshot_ms, out);
+    snprintf(out, CLI_SHORT_BYTES, "none");
+    return out;
 }
 
 const char *cli_facts_expiry(const sandbox_workspace_info *info, int64_t now_ms,
@@ -77,4 +89,24 @@ static void write_limit(struct cli_json *json, const char *key, uint32_t limit)
         cli_json_number(json, key, limit);
     else
         cli_json_null(json, key);
+}
+
+static void write_snapshots(struct cli_json *json, const sandbox_workspace_info *info)
+{
+    bool has_one = info->snapshot[0] != '\0';
+    cli_json_text(json, "snapshot", has_one ? info->snapshot : NULL);
+    if (has_one)
+        cli_json_number(json, "snapshot_ms", info->snapshot_ms);
+    else
+        cli_json_null(json, "snapshot_ms");
+    cli_json_number(json, "snapshot_count", info->snapshot_count);
+    cli_json_number(json, "retain", info->retain);
+    if (info->suspend_after_idle_ms != 0)
+        cli_json_size(json, "suspend_after_idle_ms", info->suspend_after_idle_ms);
+    else
+        cli_json_null(json, "suspend_after_idle_ms");
+    cli_json_array(json, "checks");
+    for (size_t i = 0; info->checks != NULL && info->checks[i] != NULL; i++)
+        cli_json_text(json, NULL, info->checks[i]);
+    cli_json_end(json, ']');
 }

@@ -1,6 +1,7 @@
 /* How failures are told: one line, a second one with the remedy, and an exit code. */
 
 #include "cli.h"
+#include "progress.h"
 #include "signals.h"
 #include "terminal.h"
 #include "text.h"
@@ -11,6 +12,41 @@
 #include <unistd.h>
 
 #define LINE_BYTES 1024
+
+/* What to do about a reason, with the workspace's name between the halves; or one half. */
+struct remedy {
+    const char *reason, *before, *after;
+};
+
+#define SMALLER_PROMISE "sandbox resume ", " --accept files starts anew over the snapshot's files"
+#define OTHER_SNAPSHOT                                                                             \
+    "sandbox snapshots ", " shows the others; resume takes one with --snapshot ID, or what is "    \
+                          "there with --accept cold"
+
+static const struct remedy remedies[] = {
+    {"no-such-workspace", "sandbox list shows what there is; sandbox create ", " makes one"},
+    {"connection-refused", "sandbox ports ", " shows what listens"},
+    {"no-such-process", "sandbox ps ", " shows what is known"},
+    {"no-such-snapshot", "sandbox snapshots ", " shows what there is"},
+    {"recovery-point", "make a newer one first: sandbox checkpoint ", ""},
+    {"too-many-snapshots", "sandbox snapshot-delete ", " ID makes room"},
+    {"no-room", "sandbox snapshot-delete ", " ID makes room"},
+    {"active", "wait until it is done, or suspend it all the same with --force", NULL},
+    {"wanted", "somebody works in it: try again later, or without --interruptible", NULL},
+    {"check-failed", "mend that server, or suspend it all the same with --force", NULL},
+    {"check-denied", "suspend --check takes its password from OPENCODE_SERVER_PASSWORD", NULL},
+    {"memory-cannot-be-kept", "sandbox suspend --keep files ", " keeps its files"},
+    {"no-snapshots", "keep it running, or delete it", NULL},
+    {"snapshot-damaged", OTHER_SNAPSHOT},
+    {"snapshot-missing", OTHER_SNAPSHOT},
+    {"only-files", SMALLER_PROMISE},
+    {"base-changed", SMALLER_PROMISE},
+    {"runtime-differs", SMALLER_PROMISE},
+    {"pin-missing", SMALLER_PROMISE},
+    {"memory-gone", SMALLER_PROMISE},
+    {"no-runsc", "install it: apt-get install runsc; sandbox doctor looks at the rest", NULL},
+    {"needs-root", "run it as root; sandbox doctor says what else is missing", NULL},
+};
 
 static void print_line(const char *start, const char *format, va_list values) CLI_PRINTF(2, 0);
 static int exit_code(const struct cli *cli, const sandbox_error *error);
@@ -95,8 +131,11 @@ static void print_line(const char *start, const char *format, va_list values)
     size_t used = (size_t)snprintf(line, sizeof line, "%s", start);
     if (vsnprintf(line + used, sizeof line - used, format, values) < 0)
         return;
-    char shown[LINE_BYTES + 2];
-    cli_text_clean(line, shown, LINE_BYTES);
+    char shown[LINE_BYTES + CLI_CLEAR_BYTES + 2];
+    const char *clear = cli_progress_clear();
+    size_t cleared = strlen(clear);
+    memcpy(shown, clear, cleared);
+    cli_text_clean(line, shown + cleared, LINE_BYTES);
     const char *end = cli_terminal_is_raw() ? "\r\n" : "\n";
     size_t size = strlen(shown);
     memcpy(shown + size, end, strlen(end) + 1);
@@ -130,6 +169,10 @@ static int exit_code(const struct cli *cli, const sandbox_error *error)
         return CLI_INTERRUPTED;
     case SANDBOX_LIMIT:
         return CLI_LIMIT;
+    case SANDBOX_SUSPENDED:
+        return CLI_SUSPENDED;
+    case SANDBOX_NOT_RESTORED:
+        return CLI_NOT_RESTORED;
     default:
         return CLI_FAILED;
     }
@@ -155,8 +198,16 @@ static void print_remedy(const struct cli *cli, const sandbox_error *error, cons
             cli_hint(cli, "sandbox open %s uses the one there is; or take another name", shown);
         break;
     case SANDBOX_INTERRUPTED:
-        cli_hint(cli, "its files are kept; go on over them: sandbox open %s --from live-files",
+        cli_hint(cli,
+                 "its files are kept; go on over them: sandbox open %s --from live-files; or "
+                 "from its recovery point: --from snapshot",
                  shown);
+        break;
+    case SANDBOX_SUSPENDED:
+        cli_hint(cli, "sandbox resume %s brings it back", shown);
+        break;
+    case SANDBOX_NOT_RESTORED:
+        cli_hint(cli, "its snapshot is kept; sandbox resume %s tries again", shown);
         break;
     case SANDBOX_BUSY:
         cli_hint(cli, "another operation holds it; try again in a moment");
@@ -184,21 +235,19 @@ static void print_remedy(const struct cli *cli, const sandbox_error *error, cons
 static bool print_remedy_by_reason(const struct cli *cli, const sandbox_error *error,
                                    const char *name)
 {
-    const char *shown = name != NULL ? name : "NAME";
-    const char *reason = error->reason;
-    if (strcmp(reason, "no-such-workspace") == 0)
-        cli_hint(cli, "sandbox list shows what there is; sandbox create %s makes one", shown);
-    else if (strcmp(reason, "connection-refused") == 0)
-        cli_hint(cli, "sandbox ports %s shows what listens", shown);
-    else if (strcmp(reason, "no-such-process") == 0)
-        cli_hint(cli, "sandbox ps %s shows what is known", shown);
-    else if (strcmp(reason, "no-such-directory") == 0 && cli->verb->runs_command)
-        cli_hint(cli, "-w must name a directory inside the workspace");
-    else if (strcmp(reason, "no-runsc") == 0)
-        cli_hint(cli, "install it: apt-get install runsc; sandbox doctor looks at the rest");
-    else if (strcmp(reason, "needs-root") == 0)
-        cli_hint(cli, "run it as root; sandbox doctor says what else is missing");
-    else
+    for (size_t i = 0; i < sizeof remedies / sizeof remedies[0]; i++) {
+        const struct remedy *remedy = &remedies[i];
+        if (strcmp(error->reason, remedy->reason) != 0)
+            continue;
+        cli_hint(cli, "%s%s%s", remedy->before,
+                 remedy->after == NULL ? ""
+                 : name != NULL        ? name
+                                       : "NAME",
+                 remedy->after == NULL ? "" : remedy->after);
+        return true;
+    }
+    if (strcmp(error->reason, "no-such-directory") != 0 || !cli->verb->runs_command)
         return false;
+    cli_hint(cli, "-w must name a directory inside the workspace");
     return true;
 }

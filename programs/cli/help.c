@@ -24,17 +24,18 @@ const struct cli_verb cli_help = {
 void cli_print_overview(FILE *stream)
 {
     fputs("usage: sandbox [OPTIONS] VERB …\n\n"
-          "Workspaces for AI agents: isolated places that run commands and keep files.\n\n",
+          "Workspaces for AI agents: isolated places that run commands and keep files,\n"
+          "are suspended, and come back proven to be the same.\n\n",
           stream);
     for (size_t i = 0; cli_verbs[i] != NULL; i++)
-        fprintf(stream, "  %-14s %s\n", cli_verbs[i]->name, cli_verbs[i]->summary);
+        fprintf(stream, "  %-16s %s\n", cli_verbs[i]->name, cli_verbs[i]->summary);
     fputs("\nOptions of every verb:\n", stream);
     print_options(stream, cli_global_options, true);
     fputs("\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 exists, 5 denied,\n"
           "6 unavailable, busy or timed out (try again), 7 workspace interrupted, 8 limit\n"
-          "reached, 128+N ended by signal N. exec and run pass on the command's own code;\n"
-          "124 its time ran out, 125 failure of sandbox itself, 126 not executable,\n"
-          "127 no such program.\n\n"
+          "reached, 9 workspace suspended, 10 not restored, 128+N ended by signal N. exec and\n"
+          "run pass on the command's own code; 124 its time ran out, 125 failure of sandbox\n"
+          "itself, 126 not executable, 127 no such program.\n\n"
           "'sandbox VERB --help' tells more; so does sandbox(1).\n",
           stream);
 }
@@ -58,7 +59,7 @@ void cli_print_verb_help(FILE *stream, const struct cli_verb *verb)
     else
         fputs("\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 exists, 5 denied,\n"
               "6 unavailable, busy or timed out (try again), 7 workspace interrupted, 8 limit\n"
-              "reached, 128+N ended by signal N.\n",
+              "reached, 9 workspace suspended, 10 not restored, 128+N ended by signal N.\n",
               stream);
 }
 

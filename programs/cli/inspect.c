@@ -9,6 +9,7 @@ struct settings {
 
 static int inspect(struct cli *cli, const void *given, const struct cli_words *words);
 static void print(const sandbox_workspace_info *info);
+static void print_snapshots(const sandbox_workspace_info *info);
 static void print_limit(const char *key, uint32_t limit, const char *unit);
 static void print_text(const char *key, const char *value);
 
@@ -62,7 +63,8 @@ static void print(const sandbox_workspace_info *info)
     print_text("driver", info->driver);
     printf("%-12s %s%s%s\n", "state", paint, state, paint[0] != '\0' ? cli_paint_end() : "");
     if (info->operation[0] != '\0')
-        print_text("operation", info->operation);
+        printf("%-12s %s%s%s\n", "operation", info->operation, info->step[0] != '\0' ? ": " : "",
+               info->step);
     print_text("user", info->user);
     print_text("image", info->image[0] != '\0' ? info->image : "base");
     if (info->incarnation[0] != '\0')
@@ -81,6 +83,25 @@ static void print(const sandbox_workspace_info *info)
     else
         print_text("expires", "never");
     print_text("labels", labels);
+    print_snapshots(info);
+}
+
+/* What would be left if the sandbox were lost now, beside its files. */
+static void print_snapshots(const sandbox_workspace_info *info)
+{
+    char moment[CLI_SHORT_BYTES], age[CLI_SHORT_BYTES];
+    if (info->snapshot[0] != '\0')
+        printf("%-12s %.12s, %s (%s ago)\n", "recovery", info->snapshot,
+               cli_text_time(info->snapshot_ms, moment),
+               cli_facts_recovery(info, cli_wall_ms(), age));
+    else
+        print_text("recovery", "none");
+    printf("%-12s %u (%u are kept)\n", "snapshots", info->snapshot_count, info->retain);
+    if (info->suspend_after_idle_ms != 0)
+        printf("%-12s suspended after %s\n", "idle",
+               cli_text_age((int64_t)info->suspend_after_idle_ms, age));
+    for (size_t i = 0; info->checks != NULL && info->checks[i] != NULL; i++)
+        print_text("check", info->checks[i]);
 }
 
 static void print_limit(const char *key, uint32_t limit, const char *unit)

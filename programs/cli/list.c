@@ -24,8 +24,9 @@ const struct cli_verb cli_list = {
     .name = "list",
     .usage = "[-l KEY=VALUE]…",
     .summary = "show the workspaces there are",
-    .text = "States are as recorded; 'sandbox inspect' asks whether one is still alive. With -q\n"
-            "names only.",
+    .text = "States are as recorded; 'sandbox inspect' asks whether one is still alive. RECOVERY\n"
+            "is how old the recovery point is: processes that began later end with the sandbox\n"
+            "if that is lost. With -q names only.",
     .options = options,
     .settings_size = sizeof(struct settings),
     .raw_after = -1,
@@ -72,16 +73,21 @@ static int print(const struct cli *cli, const sandbox_workspace_list *found)
 static int print_table(const sandbox_workspace_list *found)
 {
     CLI_ON_EXIT(cli_table_free) struct cli_table table;
-    static const char *const headings[] = {"NAME", "STATE", "AGE", "EXPIRES", "LABELS", NULL};
+    static const char *const headings[] = {"NAME",    "STATE",  "AGE", "RECOVERY",
+                                           "EXPIRES", "LABELS", NULL};
     int64_t now = cli_wall_ms();
     cli_table_begin(&table, headings);
     for (size_t i = 0; i < sandbox_workspace_list_count(found); i++) {
         const sandbox_workspace_info *info = sandbox_workspace_list_at(found, i);
-        char age[CLI_SHORT_BYTES], expires[CLI_SHORT_BYTES], labels[1024];
+        char age[CLI_SHORT_BYTES], recovery[CLI_SHORT_BYTES], expires[CLI_SHORT_BYTES],
+            labels[1024];
         cli_facts_labels(info, labels, sizeof labels);
-        const char *cells[] = {info->name, sandbox_state_name(info->state),
+        const char *cells[] = {info->name,
+                               sandbox_state_name(info->state),
                                cli_text_age(now - info->created_ms, age),
-                               cli_facts_expiry(info, now, expires), labels};
+                               cli_facts_recovery(info, now, recovery),
+                               cli_facts_expiry(info, now, expires),
+                               labels};
         cli_table_add(&table, cells);
     }
     if (cli_table_print(&table))

@@ -15,10 +15,22 @@ static int run_parsed(struct cli *cli, const void *settings, const struct cli_wo
 static void print_log(sandbox_log_level level, const char *line, void *user_data);
 
 const struct cli_verb *const cli_verbs[] = {
-    &cli_create, &cli_open,         &cli_list,       &cli_inspect, &cli_exec,   &cli_run,
-    &cli_ps,     &cli_kill,         &cli_attach,     &cli_cp,      &cli_ls,     &cli_cat,
-    &cli_ports,  &cli_port_forward, &cli_stats,      &cli_renew,   &cli_delete, &cli_sweep,
-    &cli_doctor, &cli_version,      &cli_completion, &cli_help,    NULL,
+    &cli_create,       &cli_open,
+    &cli_list,         &cli_inspect,
+    &cli_exec,         &cli_run,
+    &cli_ps,           &cli_kill,
+    &cli_attach,       &cli_cp,
+    &cli_ls,           &cli_cat,
+    &cli_ports,        &cli_port_forward,
+    &cli_stats,        &cli_suspend,
+    &cli_resume,       &cli_snapshots,
+    &cli_verify,       &cli_checkpoint,
+    &cli_restore,      &cli_snapshot_delete,
+    &cli_suspend_idle, &cli_recover,
+    &cli_renew,        &cli_delete,
+    &cli_sweep,        &cli_doctor,
+    &cli_version,      &cli_completion,
+    &cli_help,         NULL,
 };
 
 const struct cli_option cli_global_options[] = {
@@ -106,6 +118,12 @@ static int run_parsed(struct cli *cli, const void *settings, const struct cli_wo
     if (!cli_signals_start())
         return cli->verb->runs_command ? CLI_OWN_FAILURE : CLI_FAILED;
     return cli->verb->run(cli, settings, words);
+}
+
+void cli_show_warnings(const struct cli *cli)
+{
+    if (!cli->verbose)
+        sandbox_set_log(SANDBOX_LOG_WARNING, print_log, NULL);
 }
 
 static void print_log(sandbox_log_level level, const char *line, void *user_data)

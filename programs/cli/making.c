@@ -18,6 +18,9 @@ bool cli_making_settle(const struct cli *cli, const struct cli_making *making,
         .process_limit = making->process_limit,
         .disk_mib = making->disk_mib,
         .expires_after_ms = making->expires_ms,
+        .retain = making->retain,
+        .suspend_after_idle_ms = making->suspend_after_idle_ms,
+        .checks = making->checks.word,
     };
     return true;
 }

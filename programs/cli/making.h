@@ -8,7 +8,9 @@ struct cli_making {
     const char *image, *user;
     struct cli_words env, labels;
     uint32_t memory_mib, cpu_millis, process_limit, disk_mib;
-    uint64_t expires_ms;
+    uint64_t expires_ms, suspend_after_idle_ms;
+    uint32_t retain;
+    struct cli_words checks;
 };
 
 /* clang-format off */
@@ -35,7 +37,13 @@ struct cli_making {
     {0, "disk", "MIB", "limit for its own files; default: none", CLI_NUMBER,                      \
      offsetof(type, making.disk_mib)},                                                            \
     {0, "expires", "DURATION", "delete it after this, like 90s, 15m, 2h, 3d", CLI_DURATION,       \
-     offsetof(type, making.expires_ms)}
+     offsetof(type, making.expires_ms)},                                                          \
+    {0, "retain", "N", "snapshots to keep, 1 to 16; default: 3", CLI_NUMBER,                      \
+     offsetof(type, making.retain)},                                                              \
+    {0, "suspend-after-idle", "DURATION", "for suspend-idle; default: 15m", CLI_DURATION,         \
+     offsetof(type, making.suspend_after_idle_ms)},                                               \
+    {0, "check", "opencode:PORT", "what every suspend asks whether it is busy", CLI_LIST,         \
+     offsetof(type, making.checks)}
 
 /* clang-format on */
 

@@ -69,8 +69,10 @@ const char *cli_paint(const char *word)
     static const struct {
         const char *word, *colour;
     } paints[] = {
-        {"running", "\033[32m"}, {"good", "\033[32m"},   {"interrupted", "\033[33m"},
-        {"note", "\033[33m"},    {"failed", "\033[31m"}, {"problem", "\033[31m"},
+        {"running", "\033[32m"},   {"good", "\033[32m"},    {"intact", "\033[32m"},
+        {"suspended", "\033[36m"}, {"note", "\033[33m"},    {"interrupted", "\033[33m"},
+        {"blocked", "\033[31m"},   {"failed", "\033[31m"},  {"problem", "\033[31m"},
+        {"damaged", "\033[31m"},   {"missing", "\033[31m"},
     };
     if (!has_colour())
         return "";

@@ -93,6 +93,15 @@ const char *cli_text_age(int64_t ms, char out[CLI_SHORT_BYTES])
     return out;
 }
 
+const char *cli_text_took(uint32_t ms, char out[CLI_SHORT_BYTES])
+{
+    if (ms < 1000)
+        snprintf(out, CLI_SHORT_BYTES, "%u ms", ms);
+    else
+        snprintf(out, CLI_SHORT_BYTES, "%.1f s", (double)ms / 1000);
+    return out;
+}
+
 const char *cli_text_size(uint64_t bytes, char out[CLI_SHORT_BYTES])
 {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -21,6 +21,8 @@ void cli_text_cut(char *text, size_t columns);
 #define CLI_SHORT_BYTES 32
 /* "17s", "12m", "3h", "5d". */
 const char *cli_text_age(int64_t ms, char out[CLI_SHORT_BYTES]);
+/* "37 ms", "1.4 s": how long something took. */
+const char *cli_text_took(uint32_t ms, char out[CLI_SHORT_BYTES]);
 /* "512 B", "1.4 MiB". */
 const char *cli_text_size(uint64_t bytes, char out[CLI_SHORT_BYTES]);
 /* "2026-03-01 12:30:05Z". */

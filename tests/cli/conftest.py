@@ -1,12 +1,19 @@
 """What the tests of the command share: a platform of their own, and ways to call it."""
 
+import fcntl
 import json
 import os
 import pathlib
+import pty
+import re
+import select
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
+import time
 
 import pytest
 
@@ -62,6 +69,65 @@ class Sandbox:
 
     def json(self, *words, **options):
         return json.loads(self.run("--json", *words, **options).stdout)
+
+
+class Terminal:
+    """A terminal with the command on it."""
+
+    def __init__(self, sandbox, *words, rows=43, columns=132, **variables):
+        self.ours, self.theirs = pty.openpty()
+        self.resize(rows, columns)
+        self.before = termios.tcgetattr(self.theirs)
+        self.shown = b""
+        self.process = subprocess.Popen(
+            [CLI, *words], stdin=self.theirs, stdout=self.theirs, stderr=self.theirs,
+            env={**sandbox.environment, "TERM": "xterm", **variables}, preexec_fn=self.become)
+
+    def become(self):
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
+            signal.signal(number, signal.SIG_DFL)
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def wait_for(self, pattern):
+        end = time.monotonic() + WAIT
+        while not (found := re.search(pattern, self.shown)):
+            left = end - time.monotonic()
+            assert left > 0, self.shown
+            if select.select([self.ours], [], [], min(left, 0.2))[0]:
+                self.shown += os.read(self.ours, 4096)
+        self.shown = self.shown[found.end():]
+        return found
+
+    def keys(self, data):
+        os.write(self.ours, data)
+
+    def is_raw(self):
+        return not termios.tcgetattr(self.theirs)[3] & (termios.ICANON | termios.ECHO)
+
+    def wait_until(self, what):
+        end = time.monotonic() + WAIT
+        while not what():
+            assert time.monotonic() < end
+            if select.select([self.ours], [], [], 0.02)[0]:
+                self.shown += os.read(self.ours, 4096)
+
+    def end(self):
+        self.wait_until(lambda: self.process.poll() is not None)
+        while select.select([self.ours], [], [], 0)[0]:
+            self.shown += os.read(self.ours, 4096)
+        assert termios.tcgetattr(self.theirs) == self.before, "the terminal is lost"
+        return self.process.returncode
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(WAIT)
+        os.close(self.ours)
+        os.close(self.theirs)
 
 
 def processes_naming(text):
@@ -128,3 +194,15 @@ def own(sandbox):
     name = sandbox.text("create", "--expires", "1h").strip()
     yield name
     sandbox.run("delete", "--force", name)
+
+
+@pytest.fixture
+def terminal(sandbox):
+    opened = []
+
+    def opener(*words, **options):
+        opened.append(Terminal(sandbox, *words, **options))
+        return opened[-1]
+    yield opener
+    for one in opened:
+        one.close()

@@ -35,7 +35,7 @@ def test_verbs(complete):
     assert "create" in complete("") and "port-forward" in complete("")
     assert complete("cre") == ["create"]
     assert complete("-u", "memory:", "cre") == ["create"]
-    assert complete("--timeout", "3", "-q", "ver") == ["version"]
+    assert complete("--timeout", "3", "-q", "vers") == ["version"]
     assert complete("help", "ins") == ["inspect"]
 
 
@@ -55,6 +55,13 @@ def test_workspaces_and_processes(complete, sandbox, workspace, own):
     assert complete("-u", kind, ":", place, "inspect", "share") == [workspace]
     identity = sandbox.text("exec", "-d", own, "sleep", "55").strip()
     assert complete("kill", own, identity[:3], uri=sandbox.uri) == [identity]
+
+
+def test_snapshots(complete, sandbox, own):
+    snapshot = sandbox.text("-q", "checkpoint", own).strip()
+    assert complete("verify", own[:5], uri=sandbox.uri) == [own]
+    assert complete("verify", own, snapshot[:3], uri=sandbox.uri) == [snapshot]
+    assert complete("restore", own, "", uri=sandbox.uri) == [snapshot]
 
 
 def test_paths_here_and_inside(complete, sandbox, workspace, tmp_path):

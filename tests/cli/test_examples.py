@@ -63,8 +63,16 @@ def test_event_loop(sandbox):
     assert "ready\n" in out and "A QUESTION\n" in out and out.endswith("ended with 0\n")
 
 
+def test_suspend(sandbox):
+    lines = run(sandbox, "suspend").splitlines()
+    assert any(line.startswith("suspended: no sandbox") for line in lines)
+    assert "resumed: restored, proven by memory" in lines
+    counted = [int(line) for line in lines if line.isdigit()]
+    assert counted == list(range(len(counted))) and len(counted) >= 10
+
+
 @pytest.mark.parametrize("name", ["hello", "files", "stream_output", "port", "many", "about",
-                                  "changes", "event_loop"])
+                                  "changes", "event_loop", "suspend"])
 def test_a_platform_that_is_not_there_is_told(name):
     result = subprocess.run([EXAMPLES / f"example-{name}", "nonsense:"], capture_output=True,
                             timeout=WAIT, check=False)
@@ -73,5 +81,5 @@ def test_a_platform_that_is_not_there_is_told(name):
 
 def test_the_first_examples_are_short():
     source = pathlib.Path(os.environ["SANDBOX_SOURCE"], "examples")
-    for name in ("hello", "files", "stream_output", "port", "many"):
+    for name in ("hello", "files", "stream_output", "port", "many", "suspend"):
         assert len((source / f"{name}.c").read_text("utf-8").splitlines()) < 80, name

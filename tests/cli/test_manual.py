@@ -26,7 +26,7 @@ def test_every_verb_and_option_is_in_the_manual(memory):
 
 
 def test_every_exit_code_is_in_the_manual(memory):
-    for code in ("0", "1", "2", "3", "4", "5", "6", "7", "8", "124", "125", "126", "127"):
+    for code in ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "124", "125", "126", "127"):
         assert f".It {code}\n" in PAGE
         assert re.search(rf"\b{code}\b", memory.text("--help"))
 

@@ -31,7 +31,7 @@ def test_open_makes_what_is_not_there(sandbox):
 def test_list_is_a_table_or_json_or_names(sandbox):
     sandbox.run("create", "listed", "--label", "kind=listed", "-l", "a=1", "--expires", "2h")
     table = sandbox.text("list").splitlines()
-    assert table[0].split() == ["NAME", "STATE", "AGE", "EXPIRES", "LABELS"]
+    assert table[0].split() == ["NAME", "STATE", "AGE", "RECOVERY", "EXPIRES", "LABELS"]
     row = next(line for line in table if line.startswith("listed "))
     assert "running" in row and "kind=listed" in row and re.search(r"in 1\d\dm|in 2h", row)
     assert "\x1b" not in "".join(table)
