@@ -2,8 +2,9 @@
  * Measures the library over gVisor against the same work without it. tools/bench prepares the
  * place, runs this, and makes a table of the lines.
  *
- *     bench STATE RUNSC ECHO AGENT [ROUNDS]
+ *     bench STATE RUNSC ECHO AGENT [ROUNDS [PART]]
  *
+ * PART is "work" or "sleep" (suspend and resume); without it, both.
  * STATE is an empty directory that whoever calls removes again.
  */
 
@@ -27,6 +28,7 @@
 
 static char uri[4400], root[4200];
 
+static void measure_work(sandbox_client *client, char **arguments, int rounds);
 static sandbox_workspace *make_workspace(sandbox_client *client, const char *echo);
 static void measure_agent(const char *agent, const char *state);
 static void serve_peer(sandbox_workspace *workspace);
@@ -37,10 +39,11 @@ static double private_bytes(const char *maps);
 
 int main(int argument_count, char **arguments)
 {
-    if (argument_count != 5 && argument_count != 6)
-        bench_fail("usage", "bench STATE RUNSC ECHO AGENT [ROUNDS]");
+    if (argument_count < 5 || argument_count > 7)
+        bench_fail("usage", "bench STATE RUNSC ECHO AGENT [ROUNDS [PART]]");
     const char *state = arguments[1], *runsc = arguments[2];
-    int rounds = argument_count == 6 ? (int)strtol(arguments[5], NULL, 10) : 5;
+    int rounds = argument_count >= 6 ? (int)strtol(arguments[5], NULL, 10) : 5;
+    const char *part = argument_count == 7 ? arguments[6] : "";
     if (rounds < 1 || rounds > 50)
         bench_fail("usage", "ROUNDS is 1 to 50");
     snprintf(uri, sizeof uri, "gvisor:%s?runsc=%s", state, runsc);
@@ -51,10 +54,24 @@ int main(int argument_count, char **arguments)
     sandbox_error error;
     const sandbox_client_options options = {SANDBOX_CLIENT_OPTIONS, .uri = uri};
     bench_check(sandbox_client_open(&options, NULL, &client, &error), &error, "open");
-    sandbox_workspace *workspace = make_workspace(client, arguments[3]);
-    struct bench_peer peer = {runsc, root, sandbox_workspace_id(workspace)};
+    if (strcmp(part, "sleep") != 0)
+        measure_work(client, arguments, rounds);
+    for (size_t each = 0; strcmp(part, "work") != 0 && each < 3; each++) {
+        static const unsigned sizes[] = {16, 256, 1024};
+        bench_sleep(client, runsc, arguments[3], state, sizes[each], rounds);
+    }
+    sandbox_client_free(client);
+    if (strcmp(part, "sleep") != 0)
+        measure_list(state);
+    return 0;
+}
 
-    measure_agent(arguments[4], state);
+static void measure_work(sandbox_client *client, char **arguments, int rounds)
+{
+    sandbox_error error;
+    sandbox_workspace *workspace = make_workspace(client, arguments[3]);
+    struct bench_peer peer = {arguments[2], root, sandbox_workspace_id(workspace)};
+    measure_agent(arguments[4], arguments[1]);
     serve_peer(workspace);
     bench_commands(workspace, &peer, rounds * 4);
     bench_trips(workspace, &peer, rounds * 4);
@@ -65,9 +82,6 @@ int main(int argument_count, char **arguments)
     measure_handles(client);
     bench_check(sandbox_workspace_delete(workspace, NULL, &error), &error, "delete");
     sandbox_workspace_free(workspace);
-    sandbox_client_free(client);
-    measure_list(state);
-    return 0;
 }
 
 double bench_now(void)

@@ -56,6 +56,12 @@ void bench_upload(sandbox_workspace *workspace, const struct bench_peer *peer, i
 /* After bench_upload(), whose file it reads. */
 void bench_download(sandbox_workspace *workspace, const struct bench_peer *peer, int rounds);
 
+/* ---- sleep.c ---- */
+
+/* Suspend and resume with so much dirty memory; `place` is a directory for the peer. */
+void bench_sleep(sandbox_client *client, const char *runsc, const char *echo, const char *place,
+                 unsigned mib, int rounds);
+
 /* One line for tools/bench: the median of each, or one number. */
 void bench_print_three(const char *name, double *ours, double *peers, double *floors, int count);
 void bench_print(const char *name, double value);

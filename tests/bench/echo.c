@@ -6,6 +6,7 @@
  *
  *     echo [COMMAND]       over the standard streams
  *     echo serve SOCKET    for every connection, the COMMAND being its first line
+ *     echo hold N          fills N MiB of memory with what cannot be compressed, says so, sleeps
  *
  * COMMAND: nothing, or "echo": sends every byte back. "give N": writes N bytes. "take N": reads
  * N bytes, then writes one. "store N PATH": likewise, into a file, and makes it durable.
@@ -164,8 +165,28 @@ static int serve(const char *path)
     }
 }
 
+/* What the kernel gives is not to be found twice, nor packed. */
+static int hold(size_t size)
+{
+    unsigned long long *block = malloc(size), value = 88172645463325252ull;
+    if (block == NULL)
+        return 1;
+    for (size_t at = 0; at < size / sizeof *block; at++) {
+        value ^= value << 13;
+        value ^= value >> 7;
+        value ^= value << 17;
+        block[at] = value;
+    }
+    if (write(1, "held\n", 5) != 5)
+        return 1;
+    for (;;)
+        pause();
+}
+
 int main(int argument_count, char **arguments)
 {
+    if (argument_count == 3 && strcmp(arguments[1], "hold") == 0)
+        return hold(strtoull(arguments[2], NULL, 10) << 20);
     if (argument_count == 3 && strcmp(arguments[1], "serve") == 0)
         return serve(arguments[2]);
     char line[300] = "";
