@@ -45,6 +45,9 @@ static sandbox_status settle_options(const sandbox_suspend_options *given,
         return status;
     if ((unsigned)settled->keep > SANDBOX_KEEP_FILES)
         return sbx_fail(error, SANDBOX_INVALID, "'keep' is none of the known values");
+    uint8_t id[SBX_ID_BYTES];
+    if (settled->spare != NULL && !sbx_id_parse(settled->spare, id))
+        return sbx_fail(error, SANDBOX_INVALID, "'spare' is no snapshot's id");
     if (settled->quiet_ms == 0)
         settled->quiet_ms = QUIET_MS;
     if (settled->finish_ms == 0)

@@ -201,8 +201,9 @@ sandbox_status sbx_change_claim(struct sbx_record *record, void *user_data,
     if (!same && !sbx_transition_allowed(record->state, claim->state, claim->kind))
         return sbx_fail_for(error, SANDBOX_CONFLICT, "wrong-state", "'%s' is %s", record->name,
                             sandbox_state_name(record->state));
-    char step[sizeof record->operation.step];
+    char step[sizeof record->operation.step], spare[sizeof record->operation.spare];
     memcpy(step, record->operation.step, sizeof step);
+    memcpy(spare, record->operation.spare, sizeof spare);
     record->state = claim->state;
     record->epoch++;
     /* A new instance must not be reachable with what the old one knew. */
@@ -210,10 +211,14 @@ sandbox_status sbx_change_claim(struct sbx_record *record, void *user_data,
         return sbx_fail(error, SANDBOX_FAILED, "the kernel gives no random bytes");
     sandbox_status status = sbx_operation_begin(claim->client, record, claim->kind, error);
     /* Whoever goes on must know how far it had come. */
-    if (same)
+    if (same) {
         memcpy(record->operation.step, step, sizeof step);
-    else if (claim->step != NULL)
+        memcpy(record->operation.spare, spare, sizeof spare);
+    }
+    if (!same && claim->step != NULL)
         snprintf(record->operation.step, sizeof record->operation.step, "%s", claim->step);
+    if (claim->spare != NULL)
+        snprintf(record->operation.spare, sizeof record->operation.spare, "%s", claim->spare);
     return status;
 }
 

@@ -62,7 +62,8 @@ struct sbx_claim {
     const char *over;        /* the operation that may be taken over, or "" */
     /* Not NULL: why it is claimed was read from this; only if it still stands like that. */
     const struct sbx_record *seen;
-    const char *step; /* that it begins with; NULL: "begin" */
+    const char *step;  /* that it begins with; NULL: "begin" */
+    const char *spare; /* a snapshot that the retention leaves alone, or NULL */
 };
 sandbox_status sbx_change_claim(struct sbx_record *record, void *claim, sandbox_error *error);
 

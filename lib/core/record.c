@@ -193,6 +193,7 @@ static bool take_operation(struct cursor *outer, struct sbx_operation *operation
     operation->lease_ms = take_number(&cursor, "lease_ms");
     operation->renewals = take_number(&cursor, "renewals");
     operation->wanted = cJSON_IsTrue(find(&cursor, "wanted"));
+    good = good && take_text(&cursor, "spare", operation->spare, sizeof operation->spare);
     return good;
 }
 
@@ -259,16 +260,9 @@ static sandbox_status read_fields(struct sbx_record *record, sandbox_error *erro
     return good ? SANDBOX_OK : sbx_fail(error, SANDBOX_FAILED, "a damaged workspace record");
 }
 
-/* All of that name: a second one would be read in place of the one that is written now. */
-static void remove_field(cJSON *json, const char *name)
-{
-    while (cJSON_GetObjectItemCaseSensitive(json, name) != NULL)
-        cJSON_DeleteItemFromObjectCaseSensitive(json, name);
-}
-
 static bool write_strings(struct sbx_record *record, const char *name, char **texts)
 {
-    remove_field(record->json, name);
+    sbx_json_remove(record->json, name);
     if (texts == NULL)
         return true;
     cJSON *array = cJSON_AddArrayToObject(record->json, name);
@@ -285,7 +279,7 @@ static bool write_strings(struct sbx_record *record, const char *name, char **te
 static bool write_operation(struct sbx_record *record)
 {
     const struct sbx_operation *operation = &record->operation;
-    remove_field(record->json, "operation");
+    sbx_json_remove(record->json, "operation");
     if (operation->kind[0] == '\0')
         return true;
     cJSON *object = cJSON_AddObjectToObject(record->json, "operation");
@@ -295,6 +289,8 @@ static bool write_operation(struct sbx_record *record)
            sbx_json_set_text(object, "owner", operation->owner) &&
            sbx_json_set_integer(object, "lease_ms", operation->lease_ms) &&
            sbx_json_set_integer(object, "renewals", operation->renewals) &&
+           (operation->spare[0] == '\0' ||
+            sbx_json_set_text(object, "spare", operation->spare)) &&
            (!operation->wanted || cJSON_AddTrueToObject(object, "wanted") != NULL);
 }
 

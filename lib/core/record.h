@@ -29,6 +29,7 @@ struct sbx_operation {
     char owner[128];  /* who does it; the driver may know how to find out whether it lives */
     uint32_t lease_ms; /* judged on the taker's monotonic clock */
     uint32_t renewals;
+    char spare[SBX_ID_TEXT]; /* of a suspend: a snapshot that the retention leaves alone; "" */
     bool wanted;      /* somebody waits to work: an interruptible suspend lets go */
 };
 

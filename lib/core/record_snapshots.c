@@ -115,12 +115,6 @@ bool sbx_record_read_snapshots(struct sbx_record *record)
     return record->snapshot[0] == '\0' || sbx_record_snapshot(record, record->snapshot) != NULL;
 }
 
-static bool set_flag(cJSON *object, const char *name, bool value)
-{
-    cJSON_DeleteItemFromObjectCaseSensitive(object, name);
-    return cJSON_AddBoolToObject(object, name, value) != NULL;
-}
-
 static bool write_snapshot(cJSON *object, const struct sbx_snapshot *snapshot)
 {
     bool memory = snapshot->kind == SANDBOX_KEEP_MEMORY;
@@ -134,7 +128,7 @@ static bool write_snapshot(cJSON *object, const struct sbx_snapshot *snapshot)
            sbx_json_set_text(object, "incarnation", snapshot->incarnation) &&
            sbx_json_set_integer(object, "created_ms", snapshot->created_ms) &&
            sbx_json_set_integer(object, "bytes", (int64_t)snapshot->bytes) &&
-           set_flag(object, "proven", snapshot->proven);
+           sbx_json_set_flag(object, "proven", snapshot->proven);
 }
 
 /* The object that was read for it, with what we do not know in it, or a new one. */
@@ -152,6 +146,7 @@ static cJSON *object_of(cJSON *old, const char *id)
 static bool write_list(struct sbx_record *record)
 {
     cJSON *old = cJSON_DetachItemFromObjectCaseSensitive(record->json, "snapshots");
+    sbx_json_remove(record->json, "snapshots");
     bool good = true;
     cJSON *array = NULL;
     if (record->snapshot_count > 0) {
@@ -172,7 +167,7 @@ static bool write_list(struct sbx_record *record)
 
 static bool write_making(struct sbx_record *record)
 {
-    cJSON_DeleteItemFromObjectCaseSensitive(record->json, "making");
+    sbx_json_remove(record->json, "making");
     if (record->making.id[0] == '\0')
         return true;
     cJSON *object = cJSON_AddObjectToObject(record->json, "making");
@@ -182,7 +177,7 @@ static bool write_making(struct sbx_record *record)
 bool sbx_record_write_snapshots(struct sbx_record *record)
 {
     cJSON *json = record->json;
-    return set_flag(json, "precious", record->precious) &&
+    return sbx_json_set_flag(json, "precious", record->precious) &&
            sbx_json_set_text(json, "snapshot", record->snapshot) && write_list(record) &&
            write_making(record) && sbx_json_set_text(json, "next_run", record->next_run) &&
            sbx_json_set_integer(json, "next_key_id", record->next_key_id) &&

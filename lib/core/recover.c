@@ -56,7 +56,7 @@ sandbox_status sbx_settle_suspend(sandbox_client *client, struct sbx_record *rec
 {
     /* The snapshot was verified and stands in the list: there is no way back, nor any need. */
     if (strcmp(record->operation.step, SBX_STEP_RELEASE) == 0)
-        return sbx_finish_suspend(client, record, NULL, wait, error);
+        return sbx_finish_suspend(client, record, wait, error);
     /* A checkpoint's snapshot stands in the list already, and its instance may be there or gone. */
     bool listed = strcmp(record->operation.step, SBX_STEP_GO_ON) == 0;
     struct sbx_snapshot made = record->making;
@@ -79,7 +79,7 @@ sandbox_status sbx_settle_suspend(sandbox_client *client, struct sbx_record *rec
     /* It was opened again, and worked in, before it was lost: its files are newer than any copy. */
     bool reopened = strcmp(record->operation.step, SBX_STEP_REOPEN) == 0;
     if (listed)
-        return sbx_finish_suspend(client, record, NULL, wait, error);
+        return sbx_finish_suspend(client, record, wait, error);
     if (!complete || reopened)
         return sbx_give_up_instance(client, record, SANDBOX_STATE_INTERRUPTED, wait, error);
     status = sbx_operation_step(client, record,
@@ -87,7 +87,7 @@ sandbox_status sbx_settle_suspend(sandbox_client *client, struct sbx_record *rec
                                                   .also = sbx_record_keep_made,
                                                   .user_data = &made},
                                 wait, error);
-    return status == SANDBOX_OK ? sbx_finish_suspend(client, record, NULL, wait, error) : status;
+    return status == SANDBOX_OK ? sbx_finish_suspend(client, record, wait, error) : status;
 }
 
 /* What the dead owner was making: finished and looked at, or removed. */
@@ -221,14 +221,13 @@ static sandbox_status end_suspend(struct sbx_record *record, void *user_data,
 }
 
 sandbox_status sbx_finish_suspend(sandbox_client *client, struct sbx_record *record,
-                                  const char *spare, const struct sbx_wait *wait,
-                                  sandbox_error *error)
+                                  const struct sbx_wait *wait, sandbox_error *error)
 {
     struct sbx_pruned pruned;
     sandbox_status status = client->driver->release(client->state, record, wait, error);
     if (status != SANDBOX_OK)
         return status;
-    sbx_prune(client, record, spare, wait, &pruned);
+    sbx_prune(client, record, wait, &pruned);
     struct sbx_step step = {.state = SANDBOX_STATE_SUSPENDED, .incarnation = "",
                             .also = end_suspend, .user_data = &pruned};
     return sbx_operation_step(client, record, step, wait, error);

@@ -59,11 +59,10 @@ sandbox_status sbx_give_up_instance(sandbox_client *client, struct sbx_record *r
 
 /*
  * The end of a suspend whose snapshot is in the list: release, prune, `suspended`. Our own
- * operation. `spare`: a snapshot that stays whatever the retention says, or NULL.
+ * operation.
  */
 sandbox_status sbx_finish_suspend(sandbox_client *client, struct sbx_record *record,
-                                  const char *spare, const struct sbx_wait *wait,
-                                  sandbox_error *error);
+                                  const struct sbx_wait *wait, sandbox_error *error);
 
 /* Opens the agent of the recorded incarnation again, whether it is sealed, quiesced or open. */
 sandbox_status sbx_reopen(sandbox_client *client, struct sbx_record *record,

@@ -5,8 +5,7 @@
 #include "util/memory.h"
 
 /* Never the recovery point, never the newest, never the last one that was proven. */
-static size_t pick(const struct sbx_record *record, const char *spare,
-                          char ids[][SBX_ID_TEXT], size_t max)
+static size_t pick(const struct sbx_record *record, char ids[][SBX_ID_TEXT], size_t max)
 {
     size_t count = 0, proven = SIZE_MAX, total = record->snapshot_count;
     for (size_t n = 0; n < total; n++) {
@@ -15,17 +14,17 @@ static size_t pick(const struct sbx_record *record, const char *spare,
     }
     for (size_t n = 0; n + 1 < total && total - count > record->retain && count < max; n++) {
         const char *id = record->snapshots[n].id;
-        bool spared = spare != NULL && strcmp(id, spare) == 0;
+        bool spared = strcmp(id, record->operation.spare) == 0;
         if (n != proven && !spared && strcmp(id, record->snapshot) != 0)
             memcpy(ids[count++], id, SBX_ID_TEXT);
     }
     return count;
 }
 
-void sbx_prune(sandbox_client *client, const struct sbx_record *record, const char *spare,
+void sbx_prune(sandbox_client *client, const struct sbx_record *record,
                const struct sbx_wait *wait, struct sbx_pruned *out)
 {
-    out->count = pick(record, spare, out->ids, SBX_SNAPSHOTS_MAX);
+    out->count = pick(record, out->ids, SBX_SNAPSHOTS_MAX);
     for (size_t n = 0; n < out->count; n++) {
         sandbox_error left = {0};
         if (client->driver->snapshot_remove(client->state, record, out->ids[n], wait, &left) ==

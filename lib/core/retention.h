@@ -13,11 +13,11 @@ struct sbx_pruned {
 };
 
 /*
- * Removes what is over the retention, but not `spare`, an id or NULL. The operation is the
- * caller's own, and writes afterwards what has gone: whoever dies in between leaves entries that
- * the next one removes again.
+ * Removes what is over the retention, but not what the operation spares. It is the caller's own,
+ * and writes afterwards what has gone: whoever dies in between leaves entries that the next one
+ * removes again.
  */
-void sbx_prune(sandbox_client *client, const struct sbx_record *record, const char *spare,
+void sbx_prune(sandbox_client *client, const struct sbx_record *record,
                const struct sbx_wait *wait, struct sbx_pruned *out);
 
 /* For struct sbx_step.also: the entries of a struct sbx_pruned go. */

@@ -106,7 +106,7 @@ static sandbox_status claim(sandbox_client *client, const char *name, const char
 {
     struct sbx_claim claim = {
         client, id, request->checkpoint ? "checkpoint" : "suspend", SANDBOX_STATE_SUSPENDING,
-        "",     NULL};
+        "",     NULL, NULL, request->options.spare};
     if (client->driver->snapshot_take == NULL)
         return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "no-snapshots",
                             "the %s driver cannot suspend", client->driver->name);
@@ -158,8 +158,7 @@ static sandbox_status run_steps(struct suspension *suspension, sandbox_error *er
     if (suspension->request->checkpoint)
         return go_on(suspension, error);
     sbx_events_step(suspension->client, &suspension->record, "release");
-    return sbx_finish_suspend(suspension->client, &suspension->record,
-                              suspension->request->options.spare, suspension->wait, error);
+    return sbx_finish_suspend(suspension->client, &suspension->record, suspension->wait, error);
 }
 
 /* Lost, killed, rebooted: then the record must say so. */
@@ -396,7 +395,7 @@ static sandbox_status go_on(struct suspension *suspension, sandbox_error *error)
     struct sbx_instance instance = {0};
     struct sbx_session *session = NULL;
     struct sbx_pruned pruned;
-    sbx_prune(client, record, NULL, suspension->wait, &pruned);
+    sbx_prune(client, record, suspension->wait, &pruned);
     sandbox_status status =
         client->driver->inspect(client->state, record, suspension->wait, &instance, error);
     bool there = instance.presence == SBX_PRESENCE_RUNNING;

@@ -58,9 +58,7 @@ static bool set_item(cJSON *object, const char *name, cJSON *item)
 {
     if (item == NULL)
         return false;
-    /* All of that name: a second one would be read in place of the one that is written now. */
-    while (cJSON_GetObjectItemCaseSensitive(object, name) != NULL)
-        cJSON_DeleteItemFromObjectCaseSensitive(object, name);
+    sbx_json_remove(object, name);
     if (cJSON_AddItemToObject(object, name, item))
         return true;
     cJSON_Delete(item);
@@ -75,6 +73,17 @@ bool sbx_json_set_text(cJSON *object, const char *name, const char *text)
 bool sbx_json_set_integer(cJSON *object, const char *name, int64_t number)
 {
     return set_item(object, name, cJSON_CreateNumber((double)number));
+}
+
+bool sbx_json_set_flag(cJSON *object, const char *name, bool value)
+{
+    return set_item(object, name, cJSON_CreateBool(value));
+}
+
+void sbx_json_remove(cJSON *object, const char *name)
+{
+    while (cJSON_GetObjectItemCaseSensitive(object, name) != NULL)
+        cJSON_DeleteItemFromObjectCaseSensitive(object, name);
 }
 
 void sbx_json_free(cJSON **json)

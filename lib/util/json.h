@@ -17,6 +17,9 @@ bool sbx_json_flag(const cJSON *object, const char *name);
 /* False on no memory. They replace what was there. */
 bool sbx_json_set_text(cJSON *object, const char *name, const char *text);
 bool sbx_json_set_integer(cJSON *object, const char *name, int64_t number);
+bool sbx_json_set_flag(cJSON *object, const char *name, bool value);
+/* All of that name: a second one would be read in place of the one that is written now. */
+void sbx_json_remove(cJSON *object, const char *name);
 
 void sbx_json_free(cJSON **json); /* for SBX_ON_EXIT */
 

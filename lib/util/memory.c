@@ -47,7 +47,8 @@ char *sbx_format(const char *format, ...)
 
 void sbx_wipe(void *data, size_t size)
 {
-    explicit_bzero(data, size);
+    if (size > 0) /* what is empty may be NULL */
+        explicit_bzero(data, size);
 }
 
 size_t sbx_count_strings(const char *const *strings)

@@ -66,7 +66,9 @@ static void prune_leaves(const char *spare, const char *expected)
     struct sbx_wait wait = sbx_wait_alone(1000);
     struct sbx_pruned pruned;
     char left[128] = "";
-    sbx_prune(&client, &record, spare, &wait, &pruned);
+    snprintf(record.operation.spare, sizeof record.operation.spare, "%s",
+             spare == NULL ? "" : spare);
+    sbx_prune(&client, &record, &wait, &pruned);
     ck_assert_int_eq(sbx_record_drop_pruned(&record, &pruned, NULL), SANDBOX_OK);
     for (size_t n = 0; n < record.snapshot_count; n++)
         snprintf(left + strlen(left), sizeof left - strlen(left), "%s%lu", n == 0 ? "" : " ",
