@@ -28,7 +28,7 @@ static sandbox_status open_existing(sandbox_client *client, struct sbx_record *r
                                     const sandbox_workspace_options *options,
                                     const struct sbx_wait *wait, sandbox_workspace **out,
                                     sandbox_error *error);
-static sandbox_status check_alive(sandbox_client *client, const struct sbx_record *record,
+static sandbox_status check_alive(sandbox_client *client, struct sbx_record *record,
                                   const struct sbx_wait *wait, sandbox_workspace **out,
                                   sandbox_error *error);
 static sandbox_status open_resumed(sandbox_client *client, const struct sbx_record *record,
@@ -235,7 +235,10 @@ static sandbox_status open_existing(sandbox_client *client, struct sbx_record *r
         return status == SANDBOX_OK ? SANDBOX_BUSY : status;
     }
     if (record->state == SANDBOX_STATE_RUNNING) {
-        status = check_alive(client, record, wait, out, error);
+        sandbox_error own = {0};
+        status = check_alive(client, record, wait, out, error == NULL ? &own : error);
+        if (sbx_workspace_is_refused(status, error == NULL ? &own : error))
+            return SANDBOX_BUSY; /* a suspend or resume came in between */
         bool lost = status == SANDBOX_INTERRUPTED && options->from == SANDBOX_FROM_LIVE_FILES;
         /* Deleted since we looked: whoever asks to open means the next one of that name. */
         return lost || status == SANDBOX_CLOSED ? SANDBOX_BUSY : status;
@@ -281,7 +284,7 @@ static sandbox_status open_resumed(sandbox_client *client, const struct sbx_reco
 }
 
 /* A handle whose agent has just answered. */
-static sandbox_status check_alive(sandbox_client *client, const struct sbx_record *record,
+static sandbox_status check_alive(sandbox_client *client, struct sbx_record *record,
                                   const struct sbx_wait *wait, sandbox_workspace **out,
                                   sandbox_error *error)
 {
@@ -291,6 +294,9 @@ static sandbox_status check_alive(sandbox_client *client, const struct sbx_recor
     struct sbx_session *session = NULL;
     if (status == SANDBOX_OK)
         status = sbx_workspace_session(workspace, wait, &session, error);
+    /* Somebody has come to work: that is activity, for whoever suspends what is idle. */
+    if (status == SANDBOX_OK)
+        status = sbx_start_renew(client, record, session, wait, error);
     sbx_session_drop(session);
     if (status == SANDBOX_OK)
         *out = workspace;
