@@ -134,9 +134,14 @@ static sandbox_status suspend_one(struct round *round, const sandbox_workspace_i
                                    .force = overdue, .interruptible = true,
                                    .checks = options->checks,
                                    .check_count = options->check_count};
+    sandbox_suspend_result done = {SANDBOX_SUSPEND_RESULT};
     how.quiet_ms = idle_ms < SANDBOX_FOREVER - 1 ? (uint32_t)idle_ms : SANDBOX_FOREVER - 1;
     if (status == SANDBOX_OK && !*active)
-        status = sandbox_workspace_suspend(workspace, &how, &call, NULL, error);
+        status = sandbox_workspace_suspend(workspace, &how, &call, &done, error);
+    /* Nobody else is told that its processes have ended. */
+    if (status == SANDBOX_OK && done.why_files[0] != '\0')
+        sbx_log(SANDBOX_LOG_WARNING, "of '%s' only the files were kept: %s", info->name,
+                done.why_files);
     sandbox_workspace_free(workspace);
     return status;
 }

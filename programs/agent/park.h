@@ -21,12 +21,11 @@
 
 #define AGENT_PARK_OBSTACLES_MAX 16
 #define AGENT_PARK_COMMAND_MAX   256
-#define AGENT_PARK_FILE_MAX      256
+#define AGENT_PARK_WHAT_MAX      256
 
 struct agent_park_obstacle {
     pid_t pid;
-    size_t file_size;
-    uint8_t file[AGENT_PARK_FILE_MAX]; /* a removed one that it holds on to: see lost.h */
+    char what[AGENT_PARK_WHAT_MAX]; /* it holds on to: see lost.h; "": TCP sockets */
     size_t command_size;
     uint8_t command[AGENT_PARK_COMMAND_MAX]; /* as in /proc/PID/cmdline, blanks between the words */
 };

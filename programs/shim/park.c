@@ -40,8 +40,10 @@ struct request {
 /* Data that is in the file, so that the map names the library beside it. */
 static char marks[PARKING_REFUSES * PARKING_PAGE_BYTES]
     __attribute__((aligned(PARKING_PAGE_BYTES))) = {1};
-static bool begun;    /* watch() was there */
 static bool watching; /* the handler is ours */
+static long owner;    /* whose it is */
+/* A forked child does not get this page. One that shares our memory (vfork) has it. */
+static char unforked[PARKING_PAGE_BYTES] __attribute__((aligned(PARKING_PAGE_BYTES)));
 static bool lost;     /* a set may hold what the table does not know */
 static bool parked, refused;
 static uint32_t lock_word; /* 0: free, 1: held, 2: held, and others wait */
@@ -49,6 +51,7 @@ static bool lock_is_broken;
 
 static void watch(void);
 static void unwatch(void);
+static bool is_borrowed(void);
 static void on_signal(int number, siginfo_t *information, void *context);
 static void park(void);
 static bool has_one_shot(void);
@@ -76,7 +79,7 @@ EXPORTED int epoll_ctl(int set, int operation, int fd, struct epoll_event *event
 {
     struct request request = {set, operation, fd, event, 0};
     uint64_t mask;
-    if (!__atomic_exchange_n(&begun, true, __ATOMIC_RELAXED))
+    if (!__atomic_load_n(&watching, __ATOMIC_RELAXED))
         watch();
     if (operation == EPOLL_CTL_ADD)
         request.inode = inode_of_tcp(fd);
@@ -97,43 +100,73 @@ EXPORTED int epoll_create(int size)
     return answer(size > 0 ? create(0) : -EINVAL);
 }
 
-/* A program may use the number for itself. Then it gets what it wants, and cannot be parked. */
+/*
+ * A program may use the number for itself. Then it gets what it wants, and cannot be parked. Hidden
+ * twice, since another thread may look at the handler between the two.
+ */
 EXPORTED int sigaction(int number, const struct sigaction *restrict action,
                        struct sigaction *restrict before)
 {
-    if (number == PARKING_SIGNAL && action != NULL)
+    bool takes = number == PARKING_SIGNAL && action != NULL && !is_borrowed();
+    if (takes)
         unwatch();
-    return __sigaction(number, action, before);
+    int result = __sigaction(number, action, before);
+    if (takes)
+        unwatch();
+    return result;
 }
 
 EXPORTED sighandler_t signal(int number, sighandler_t handler)
 {
-    if (number == PARKING_SIGNAL)
+    bool takes = number == PARKING_SIGNAL && !is_borrowed();
+    if (takes)
         unwatch();
-    return ssignal(number, handler);
+    sighandler_t before = ssignal(number, handler);
+    if (takes)
+        unwatch();
+    return before;
 }
 
+/* At every epoll_ctl() while the handler is not ours. A default one kills: nobody wants that. */
 static void watch(void)
 {
     struct sigaction before,
         action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    if (__sigaction(PARKING_SIGNAL, NULL, &before) != 0 || before.sa_handler != SIG_DFL ||
-        __sigaction(PARKING_SIGNAL, &action, NULL) != 0)
+    uint64_t mask;
+    if (__sigaction(PARKING_SIGNAL, NULL, &before) != 0)
         return;
-    watching = true;
+    bool ours = (before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction == on_signal;
+    if (!ours && (before.sa_handler != SIG_DFL || __sigaction(PARKING_SIGNAL, &action, NULL) != 0))
+        return;
+    if (!lock(&mask))
+        return;
+    owner = kernel_call(SYS_getpid, 0, 0, 0, 0, 0);
+    kernel_call(SYS_madvise, kernel_address(unforked), sizeof unforked, MADV_DONTFORK, 0, 0);
+    __atomic_store_n(&watching, true, __ATOMIC_RELAXED);
     show();
+    unlock(mask);
 }
 
 static void unwatch(void)
 {
     uint64_t mask;
-    begun = true;
-    watching = false;
-    show();
-    if (!parked || !lock(&mask))
+    __atomic_store_n(&watching, false, __ATOMIC_RELAXED);
+    if (!lock(&mask))
         return;
     put_back();
     unlock(mask);
+}
+
+/*
+ * Whether who calls has our memory only until it becomes another program, and signal handlers of
+ * its own. bun's children put all signals back before that; the parent's handler is still ours.
+ */
+static bool is_borrowed(void)
+{
+    uint64_t none = 0;
+    return kernel_call(SYS_getpid, 0, 0, 0, 0, 0) != owner &&
+           kernel_call(SYS_rt_sigprocmask, SIG_BLOCK, kernel_address(&none),
+                       kernel_address(unforked), sizeof none, 0) == 0;
 }
 
 static void on_signal(int number, siginfo_t *information, void *context)

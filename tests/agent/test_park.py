@@ -16,6 +16,7 @@ from test_gvisor import RUNSC, Sandbox
 
 SHIM = os.environ.get("SANDBOX_SHIM", "")
 STATIC_SERVER = os.environ.get("SANDBOX_STATIC_SERVER", "")
+SPAWNING_SERVER = os.environ.get("SANDBOX_SPAWNING_SERVER", "")
 
 # A server and a client of it in one process, on one connection that is never made again; the
 # number of answers goes to a file.
@@ -79,6 +80,8 @@ class Workspace(Sandbox):
         shutil.copy(SHIM, root + "/agent/sandbox-shim.so")
         if STATIC_SERVER:
             shutil.copy(STATIC_SERVER, root + "/agent/static-server")
+        if SPAWNING_SERVER:
+            shutil.copy(SPAWNING_SERVER, root + "/agent/spawning-server")
         with open(root + "/etc/ld.so.preload", "w", encoding="ascii") as file:
             file.write("/agent/sandbox-shim.so\n")
         os.mkdir(root + "/seal", 0o700)
@@ -88,7 +91,10 @@ class Workspace(Sandbox):
     def start(self, name):
         if not os.path.exists(SERVERS[name][0]):
             pytest.skip(f"needs {SERVERS[name][0]}")
-        self.agent.start(argv=SERVERS[name], role=1)
+        self.start_program(SERVERS[name])
+
+    def start_program(self, argv):
+        self.agent.start(argv=argv, role=1)
         until(lambda: self.count() > 3, "it serves")
 
     def count(self):
@@ -155,6 +161,19 @@ def test_a_server_goes_on_when_the_seal_is_undone(workspace, name):
     reply = workspace.seal(park=True)
     assert reply.parked == 1
     workspace.open(seal_hash=reply.seal_hash)
+    before = workspace.count()
+    until(lambda: workspace.count() > before + 3, "it goes on")
+
+
+@pytest.mark.skipif(not SPAWNING_SERVER, reason="needs a server that starts programs")
+def test_children_that_borrow_a_servers_memory_do_not_speak_for_it(workspace):
+    workspace.start_program(["/agent/spawning-server"])
+    reply = workspace.seal(park=True)
+    assert not reply.obstacles
+    assert reply.parked >= 1  # a child may be under way
+    assert workspace.checkpoint() == 0
+    workspace.restore()
+    workspace.open(seal_hash=reply.seal_hash, restored=True)
     before = workspace.count()
     until(lambda: workspace.count() > before + 3, "it goes on")
 

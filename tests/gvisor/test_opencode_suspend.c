@@ -7,6 +7,7 @@
 #include "scene.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define PROJECT "/workspace/project"
 #define PORT "4096"
@@ -174,7 +175,8 @@ static void require_busy(const char *id)
 
 static sandbox_idle_result suspend_idle(void)
 {
-    sandbox_idle_options options = {SANDBOX_IDLE_OPTIONS, .idle_ms = 1};
+    sandbox_idle_options options = {SANDBOX_IDLE_OPTIONS, .idle_ms = 1,
+                                    .keep = SANDBOX_KEEP_MEMORY};
     sandbox_idle_result result = {SANDBOX_IDLE_RESULT};
     good(sandbox_client_suspend_idle(client, &options, NULL, &result, &error));
     ck_assert_uint_eq(result.failed, 0);
