@@ -79,7 +79,7 @@ static sandbox_status suspend(sandbox_workspace *workspace, const sandbox_suspen
 {
     struct sbx_wait wait;
     struct sbx_checks checks = {0};
-    struct sbx_suspend_request request = {.checkpoint = checkpoint};
+    struct sbx_suspend_request request = {.checkpoint = checkpoint, .handle = workspace};
     sandbox_suspend_result done = {SANDBOX_SUSPEND_RESULT};
     sandbox_status status = sbx_workspace_check(workspace, error);
     if (status == SANDBOX_OK)

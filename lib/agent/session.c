@@ -59,6 +59,19 @@ bool sbx_session_is_alive(struct sbx_session *session)
     return alive;
 }
 
+bool sbx_session_is_alone(struct sbx_session *session)
+{
+    return atomic_load(&session->references) == 1;
+}
+
+bool sbx_session_is_refused(struct sbx_session *session)
+{
+    pthread_mutex_lock(&session->mutex);
+    bool refused = session->refused;
+    pthread_mutex_unlock(&session->mutex);
+    return refused;
+}
+
 int64_t sbx_session_idle_ms(struct sbx_session *session)
 {
     pthread_mutex_lock(&session->mutex);

@@ -29,8 +29,13 @@ void sbx_session_drop(struct sbx_session *session);
 /* Cuts the channel now; every call ends with SANDBOX_UNAVAILABLE (or UNKNOWN, see below). */
 void sbx_session_cut(struct sbx_session *session);
 bool sbx_session_is_alive(struct sbx_session *session);
+/* Whether the agent refused a call of it unlooked at, for its epoch: it will refuse every other. */
+bool sbx_session_is_refused(struct sbx_session *session);
+bool sbx_status_is_refusal(sandbox_status status, const char *reason);
 /* Since the last call ended, on the monotonic clock; 0 while calls are under way. */
 int64_t sbx_session_idle_ms(struct sbx_session *session);
+/* Whether nobody but the caller holds it, no call and no stream either. */
+bool sbx_session_is_alone(struct sbx_session *session);
 /* What every following call carries. Copied. */
 void sbx_session_identify(struct sbx_session *session, const uint8_t token[SBX_TOKEN_BYTES],
                           uint32_t epoch);

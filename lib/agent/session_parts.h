@@ -105,6 +105,7 @@ struct sbx_session {
     pthread_mutex_t mutex;
     bool alive;
     bool cut;
+    bool refused;            /* see sbx_session_is_refused() */
     unsigned calls;          /* streams that are not over */
     int64_t last_call_ms;    /* when the last one ended */
     struct sbx_stream *streams;

@@ -268,6 +268,8 @@ void sbx_stream_conclude(struct sbx_stream *stream, const struct sbx_outcome *ou
     if (first) {
         stream->over = true;
         stream->outcome = *outcome;
+        session->refused =
+            session->refused || sbx_status_is_refusal(outcome->status, outcome->reason);
         session->calls--;
         session->last_call_ms = sbx_clock_monotonic(&sbx_system_clock);
         if (stream->event_fd >= 0)

@@ -78,3 +78,10 @@ unsigned sbx_grpc_of_status(sandbox_status status)
     }
     return 13;
 }
+
+/* The gate was shut by a suspend, or was opened with another epoch since. */
+bool sbx_status_is_refusal(sandbox_status status, const char *reason)
+{
+    return (status == SANDBOX_CONFLICT && strcmp(reason, "stale-epoch") == 0) ||
+           (status == SANDBOX_UNAVAILABLE && strcmp(reason, "suspending") == 0);
+}

@@ -291,12 +291,11 @@ static void add_name(char *names, size_t size, ProtobufCBinaryData command, int3
 
 static void add_obstacle(char *names, size_t size, const Sandbox__V1__SealObstacle *obstacle)
 {
-    char file[65];
+    char what[65];
     size_t before = strlen(names);
     add_name(names, size, obstacle->command, obstacle->pid);
-    make_plain(obstacle->file, file, sizeof file);
+    make_plain(obstacle->what, what, sizeof what);
     size_t used = strlen(names);
-    if (used > before && used + strlen(file) + 32 < size)
-        snprintf(names + used, size - used, file[0] == '\0' ? ": TCP sockets" : ": removed '%s'",
-                 file);
+    if (used > before && used + strlen(what) + 16 < size)
+        snprintf(names + used, size - used, ": %s", what[0] == '\0' ? "TCP sockets" : what);
 }

@@ -217,6 +217,21 @@ static sandbox_status remove_dead(sandbox_client *client, const struct sbx_recor
     return status == SANDBOX_CONFLICT ? SANDBOX_OK : status;
 }
 
+static sandbox_status open_running(sandbox_client *client, struct sbx_record *record,
+                                   const sandbox_workspace_options *options,
+                                   const struct sbx_wait *wait, sandbox_workspace **out,
+                                   sandbox_error *error)
+{
+    sandbox_error own = {0};
+    error = error == NULL ? &own : error;
+    sandbox_status status = check_alive(client, record, wait, out, error);
+    /* A suspend or resume came in between. */
+    bool moved = sbx_workspace_is_refused(status, error);
+    bool lost = status == SANDBOX_INTERRUPTED && options->from != SANDBOX_FROM_NOTHING;
+    /* Deleted since we looked: whoever asks to open means the next one of that name. */
+    return moved || lost || status == SANDBOX_CLOSED ? SANDBOX_BUSY : status;
+}
+
 /*
  * SANDBOX_BUSY: something has changed, or was waited for; look again from the start.
  */
@@ -234,15 +249,8 @@ static sandbox_status open_existing(sandbox_client *client, struct sbx_record *r
         status = remove_dead(client, record, wait, error);
         return status == SANDBOX_OK ? SANDBOX_BUSY : status;
     }
-    if (record->state == SANDBOX_STATE_RUNNING) {
-        sandbox_error own = {0};
-        status = check_alive(client, record, wait, out, error == NULL ? &own : error);
-        if (sbx_workspace_is_refused(status, error == NULL ? &own : error))
-            return SANDBOX_BUSY; /* a suspend or resume came in between */
-        bool lost = status == SANDBOX_INTERRUPTED && options->from == SANDBOX_FROM_LIVE_FILES;
-        /* Deleted since we looked: whoever asks to open means the next one of that name. */
-        return lost || status == SANDBOX_CLOSED ? SANDBOX_BUSY : status;
-    }
+    if (record->state == SANDBOX_STATE_RUNNING)
+        return open_running(client, record, options, wait, out, error);
     if (record->state == SANDBOX_STATE_INTERRUPTED && options->from == SANDBOX_FROM_LIVE_FILES) {
         status = sbx_start_again(client, record, options->env, wait, out, error);
         return status == SANDBOX_CONFLICT ? SANDBOX_BUSY : status;

@@ -115,7 +115,8 @@ static sandbox_status shut_out_older(sandbox_client *client, struct sbx_record *
     /* Another's agent: nothing of ours is in it. */
     if (status == SANDBOX_DENIED)
         return SANDBOX_OK;
-    return status == SANDBOX_OK ? status : sbx_fail_for(error, status, own.reason, "%s", own.message);
+    return status == SANDBOX_OK ? status
+                                : sbx_fail_for(error, status, own.reason, "%s", own.message);
 }
 
 static sandbox_status look_at_gate(sandbox_client *client, const struct sbx_record *record,

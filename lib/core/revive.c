@@ -441,6 +441,8 @@ static sandbox_status block(struct revival *revival, bool discards, const struct
         if (status != SANDBOX_OK)
             return status;
         step.incarnation = "";
+        /* No Open was sent; the word of it may stand there by a write whose answer was lost. */
+        step.also = forget_precious;
     }
     return sbx_operation_step(revival->client, revival->record, step, wait, error);
 }

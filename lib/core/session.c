@@ -72,15 +72,29 @@ sandbox_status sbx_workspace_session(sandbox_workspace *workspace, const struct 
     status = connect_anew(workspace, wait, &session, error);
     pthread_mutex_lock(&workspace->lock);
     workspace->connecting = false;
+    /* A resume on another thread may have put one there meanwhile. */
+    struct sbx_session *former = status == SANDBOX_OK ? sbx_take(workspace->session) : NULL;
     if (status == SANDBOX_OK)
         workspace->session = sbx_session_keep(session);
     pthread_cond_broadcast(&workspace->changed);
     pthread_mutex_unlock(&workspace->lock);
+    sbx_session_drop(former);
     if (status != SANDBOX_OK)
         return status;
     sbx_janitor_notice(workspace->client);
     *out = session;
     return SANDBOX_OK;
+}
+
+struct sbx_session *sbx_workspace_take_session(sandbox_workspace *workspace)
+{
+    struct sbx_session *taken = NULL;
+    pthread_mutex_lock(&workspace->lock);
+    if (workspace->session != NULL && !workspace->borrowed &&
+        sbx_session_is_alone(workspace->session) && sbx_session_is_alive(workspace->session))
+        taken = sbx_take(workspace->session);
+    pthread_mutex_unlock(&workspace->lock);
+    return taken;
 }
 
 sandbox_status sbx_workspace_call(sandbox_workspace *workspace, const char *method,
@@ -114,14 +128,10 @@ sandbox_status sbx_workspace_call(sandbox_workspace *workspace, const char *meth
     }
 }
 
-/*
- * The gate was shut by a suspend, or was opened with another epoch since. The next session waits
- * for the operation's end.
- */
+/* The next session waits for the operation's end. */
 bool sbx_workspace_is_refused(sandbox_status status, const sandbox_error *error)
 {
-    return (status == SANDBOX_CONFLICT && strcmp(error->reason, "stale-epoch") == 0) ||
-           (status == SANDBOX_UNAVAILABLE && strcmp(error->reason, "suspending") == 0);
+    return sbx_status_is_refusal(status, error->reason);
 }
 
 sandbox_status sbx_workspace_begin_again(sandbox_workspace *workspace, sandbox_status status,
@@ -129,12 +139,15 @@ sandbox_status sbx_workspace_begin_again(sandbox_workspace *workspace, sandbox_s
 {
     if (!sbx_workspace_is_refused(status, error))
         return status;
+    struct sbx_session *refused = NULL;
     pthread_mutex_lock(&workspace->lock);
-    struct sbx_session *session = sbx_take(workspace->session);
+    /* Others may have a fresh one since, with calls under way. */
+    if (workspace->session != NULL && sbx_session_is_refused(workspace->session))
+        refused = sbx_take(workspace->session);
     pthread_mutex_unlock(&workspace->lock);
-    if (session != NULL)
-        sbx_session_cut(session);
-    sbx_session_drop(session);
+    if (refused != NULL)
+        sbx_session_cut(refused);
+    sbx_session_drop(refused);
     /* Only an agent that goes on refusing, against what the record says, makes this a loop. */
     return sbx_wait_pause(wait, REFUSED_MS, error);
 }

@@ -25,6 +25,12 @@ sandbox_status sbx_workspace_session(sandbox_workspace *workspace, const struct 
                                      struct sbx_session **out, sandbox_error *error);
 
 /*
+ * The handle's live session, taken away from it, where nobody else holds it: its taker may change
+ * whom it speaks for, since nobody can make a call on it any more. NULL: there is none such.
+ */
+struct sbx_session *sbx_workspace_take_session(sandbox_workspace *workspace);
+
+/*
  * sbx_session_call() on the workspace's session. A `repeatable` call whose channel broke is made
  * once more on a fresh session.
  */

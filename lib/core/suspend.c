@@ -20,6 +20,7 @@
 #include <stdio.h>
 
 #define CLEAN_UP_MS 120000u
+#define READY_MS 1000u
 
 /* One suspend under way. */
 struct suspension {
@@ -179,6 +180,27 @@ static sandbox_status check_instance(struct suspension *suspension, sandbox_stat
                         instance.detail);
 }
 
+/* Making a channel takes longer than all that is said on it: one that is there is as good. */
+static sandbox_status connect_agent(struct suspension *suspension,
+                                    const uint8_t token[SBX_TOKEN_BYTES], sandbox_error *error)
+{
+    struct sbx_health health;
+    struct sbx_record *record = &suspension->record;
+    sandbox_workspace *handle = suspension->request->handle;
+    struct sbx_session *ready = handle == NULL ? NULL : sbx_workspace_take_session(handle);
+    if (ready != NULL) {
+        struct sbx_wait soon = sbx_wait_within(suspension->wait, READY_MS);
+        sbx_session_identify(ready, token, record->epoch);
+        if (sbx_gate_health(ready, &soon, &health, NULL) == SANDBOX_OK) {
+            suspension->session = ready;
+            return SANDBOX_OK;
+        }
+        sbx_session_drop(ready);
+    }
+    return sbx_gate_connect(suspension->client, record, token, suspension->wait,
+                            &suspension->session, error);
+}
+
 static sandbox_status close_gate(struct suspension *suspension, sandbox_error *error)
 {
     sandbox_client *client = suspension->client;
@@ -189,8 +211,7 @@ static sandbox_status close_gate(struct suspension *suspension, sandbox_error *e
                                            suspension->wait, token, error);
     if (status != SANDBOX_OK)
         return status;
-    status = sbx_gate_connect(client, record, token, suspension->wait, &suspension->session,
-                              error);
+    status = connect_agent(suspension, token, error);
     sbx_wipe(token, sizeof token);
     if (status != SANDBOX_OK)
         return check_instance(suspension, status, error);

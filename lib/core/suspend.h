@@ -7,6 +7,7 @@
 struct sbx_suspend_request {
     sandbox_suspend_options options; /* checked and filled up */
     bool checkpoint;
+    sandbox_workspace *handle; /* whose session may be used, where nobody works with it; or NULL */
 };
 
 /*

@@ -277,7 +277,7 @@ static void tell_obstacles(struct agent_call *call)
         obstacles[at] = (Sandbox__V1__SealObstacle)SANDBOX__V1__SEAL_OBSTACLE__INIT;
         obstacles[at].pid = one->pid;
         obstacles[at].command = (ProtobufCBinaryData){one->command_size, one->command};
-        obstacles[at].file = (ProtobufCBinaryData){one->file_size, one->file};
+        obstacles[at].what = (ProtobufCBinaryData){strlen(one->what), (uint8_t *)one->what};
         pointers[at] = &obstacles[at];
     }
     reply.obstacles = pointers;

@@ -364,6 +364,7 @@ static bool lock(uint64_t *mask)
     static const struct timespec second = {.tv_sec = 1};
     uint64_t all = ~UINT64_C(0);
     uint32_t unheld = 0;
+    *mask = 0;
     kernel_call(SYS_rt_sigprocmask, SIG_SETMASK, kernel_address(&all), kernel_address(mask),
                 sizeof all, 0);
     if (__atomic_compare_exchange_n(&lock_word, &unheld, 1, false, __ATOMIC_ACQUIRE,

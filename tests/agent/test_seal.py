@@ -92,6 +92,7 @@ def test_all_threads_are_stopped(agent, operation, more):
     id = agent.start(argv=["/usr/bin/python3", "-c", THREADS, written, *more])
     pid = agent.last.pid
     until(lambda: os.path.exists(written) and os.path.getsize(written) > 100, "they write")
+    until(lambda: len(os.listdir(f"/proc/{pid}/task")) == 4, "all threads are there")
     if more:
         until(lambda: state_of(pid) == "Z", "the first thread ends")
     for epoch in range(2, 2 + COUNT):

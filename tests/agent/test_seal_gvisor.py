@@ -98,7 +98,8 @@ def test_what_was_sealed_is_restored_and_proven(sandbox):
     sandbox.relays_end()
     letters = sandbox.states()
     assert len(letters) >= 7 and set(letters) <= {"T", "Z"}, letters
-    assert reply.stopped == letters.count("T")
+    # One that was just ending is a zombie by now.
+    assert letters.count("T") <= reply.stopped <= len(letters)
     assert set(sandbox.states("task/*/stat")) <= {"T", "Z"}
 
     image = sandbox.suspend()

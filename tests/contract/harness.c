@@ -52,6 +52,21 @@ static bool settle_uri(const char *given)
     return true;
 }
 
+/*
+ * The gVisor driver's base takes seconds to make and is the same for all: tests that run one after
+ * the other hand it on in the directory SANDBOX_TEST_BASE. Whoever finds none there makes one.
+ */
+static void hand_on_base(bool back)
+{
+    const char *shared = getenv("SANDBOX_TEST_BASE");
+    if (shared == NULL || *shared == '\0' || strncmp(uri, "gvisor:", 7) != 0)
+        return;
+    SBX_ON_EXIT(sbx_free_text) char *ours = sbx_format("%s/state/base", directory);
+    SBX_ON_EXIT(sbx_free_text) char *theirs = sbx_format("%s/base", shared);
+    if (ours != NULL && theirs != NULL)
+        (void)rename(back ? ours : theirs, back ? theirs : ours);
+}
+
 bool harness_begin(void)
 {
     const char *given = getenv("SANDBOX_TEST_URI");
@@ -69,6 +84,7 @@ bool harness_begin(void)
         snprintf(error.message, sizeof error.message, "there is no such driver");
     if (driver != NULL && driver->open(rest, &wait, &state, &error) == SANDBOX_OK) {
         driver->close(state);
+        hand_on_base(false);
         return true;
     }
     fprintf(stderr, "not run on '%s': %s\n", uri, error.message);
@@ -89,6 +105,7 @@ void harness_end(void)
         if (lock_path != NULL)
             (void)sbx_file_lock(AT_FDCWD, lock_path, true, &wait, &lock, NULL);
     }
+    hand_on_base(true);
     if (directory[0] != '\0')
         (void)sbx_tree_remove(AT_FDCWD, directory, NULL);
     sbx_free_text(&socket_path);

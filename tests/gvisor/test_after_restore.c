@@ -1,15 +1,13 @@
 /*
  * What a restore changes for programs inside, and what it must not change: clocks, entropy,
- * deadlines, ports, the hook, and everything that the memory of a process holds on to. P058, P060,
- * P063, P065, P131, P173.
+ * deadlines, ports, the hook, and everything that the memory of a process holds on to. P020, P023,
+ * P060, P063, P065, P131, P173, P182.
  */
 
 #include "scene.h"
 #include "util/wait.h"
 #include <arpa/inet.h>
-#include <math.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -135,7 +133,8 @@ START_TEST(a_deadline_goes_on_with_the_time_that_was_left)
     good(sandbox_process_wait(process, NULL, &end, &error));
     ck_assert(end.timed_out);
     double lived = seconds(CLOCK_MONOTONIC) - continued;
-    ck_assert_msg(lived >= DEADLINE_MS / 1000.0 - used, "it lived for %f s after %f s", lived, used);
+    ck_assert_msg(lived >= DEADLINE_MS / 1000.0 - used, "it lived for %f s after %f s", lived,
+                  used);
     sandbox_process_free(process);
 }
 END_TEST
@@ -228,7 +227,8 @@ START_TEST(the_hook_runs_before_the_others_continue)
 {
     static const char hook[] = "#!/bin/sh\n"
                                "first=$(cat count)\n"
-                               "n=0; while [ $n -lt 200 ]; do n=$((n+1)); cat count >/dev/null; done\n"
+                               "n=0\n"
+                               "while [ $n -lt 200 ]; do n=$((n+1)); cat count >/dev/null; done\n"
                                "[ \"$first\" = \"$(cat count)\" ] || exit 9\n"
                                "echo $SANDBOX_GENERATION $(cat /run/sandbox-generation) "
                                "$(id -un) >>hooked\n"
@@ -278,7 +278,8 @@ static const char holds_on[] =
     "print('ready'); input()\n"
     "print(os.getcwd(), half.read(), os.read(reading, 100).decode(), two.recv(100).decode())\n"
     "lost.seek(0); print(lost.read(), os.path.exists('/tmp/lost'))\n"
-    "peer.send(b'hello'); print(os.read(back, 100).decode(), os.waitstatus_to_exitcode(os.wait()[1]))\n"
+    "peer.send(b'hello'); said = os.read(back, 100).decode()\n"
+    "print(said, os.waitstatus_to_exitcode(os.wait()[1]))\n"
     "late = socket.socket(socket.AF_UNIX); late.connect('/tmp/listener'); listener.accept()\n"
     "while not rung.is_set(): time.sleep(0.01)\n"
     "print('rung', time.monotonic() - begun >= float(os.environ['RING']))\n"
@@ -312,8 +313,9 @@ static const char *const lost[] = {
     "exec 3<>lost; echo kept >&3; exec 3<lost; rm lost; echo ready; read x; cat <&3",
     "echo kept >lost; exec 3<lost; echo else >other; mv other lost; echo ready; read x; cat <&3",
     "mkdir lost; cd lost; rmdir ../lost; echo ready; read x; echo kept",
-    "cp /bin/cat lost; mkfifo pipe; ./lost <pipe & exec 3>pipe; rm pipe lost; echo ready; read x; "
-    "echo kept >&3",
+    "cp /bin/sleep lost; ./lost 1000 & "
+    "until grep -q ^./lost /proc/$!/cmdline; do :; done; rm lost; "
+    "echo ready; read x; kill $! && echo kept",
 };
 
 START_TEST(removed_files_that_are_held_are_kept_or_refused)
@@ -336,6 +338,22 @@ START_TEST(removed_files_that_are_held_are_kept_or_refused)
     scene_require_line(process, "kept");
     scene_require_file("file", "whole");
     sandbox_process_free(process);
+}
+END_TEST
+
+/* P020: the way of an idle one is that of any other, and nobody need have synced. P023: at once. */
+START_TEST(an_idle_ones_files_are_whole)
+{
+    sandbox_idle_options idle = {SANDBOX_IDLE_OPTIONS, .idle_ms = 1, .keep = SANDBOX_KEEP_FILES};
+    sandbox_idle_result done = {SANDBOX_IDLE_RESULT};
+    scene_run("head -c 20M /dev/urandom >large; sha256sum large >sum; dd if=large of=again bs=4k "
+              "2>/dev/null; : >>again");
+    while (done.suspended == 0) /* until a millisecond has gone by */
+        good(sandbox_client_suspend_idle(client, &idle, NULL, &done, &error));
+    ck_assert_uint_eq(done.failed, 0);
+    sandbox_resume_result woke = scene_resume(NULL);
+    ck_assert_int_eq(woke.kept, SANDBOX_KEEP_FILES);
+    scene_require_prints("sha256sum -c sum && cmp large again && echo same", "large: OK\nsame\n");
 }
 END_TEST
 
@@ -373,6 +391,7 @@ static Suite *make_suite(void)
     tcase_add_test(all, what_a_process_holds_on_to_is_still_there);
     tcase_add_loop_test(all, removed_files_that_are_held_are_kept_or_refused, 0,
                         sizeof lost / sizeof *lost);
+    tcase_add_test(all, an_idle_ones_files_are_whole);
     tcase_add_test(all, who_was_stopped_stays_stopped);
     suite_add_tcase(suite, all);
     return suite;

@@ -338,6 +338,92 @@ START_TEST(what_an_older_libsandbox_started_is_still_found)
 }
 END_TEST
 
+static struct sbx_snapshot put_to_sleep(struct sbx_record *record)
+{
+    struct sbx_snapshot snapshot = {.kind = SANDBOX_KEEP_MEMORY, .key_id = 1,
+                                    .epoch = record->epoch};
+    ck_assert(sbx_id_fresh(snapshot.id));
+    memcpy(snapshot.run, record->run, sizeof snapshot.run);
+    memcpy(snapshot.incarnation, record->incarnation, sizeof snapshot.incarnation);
+    memset(snapshot.seal_hash, 'a', sizeof snapshot.seal_hash - 1);
+    sandbox_status status =
+        rig->snapshot_take(rig_state, record, &snapshot, NULL, &rig_wait, &error);
+    ck_assert_msg(status == SANDBOX_OK, "%s", error.message);
+    ck_assert_int_eq(rig->release(rig_state, record, &rig_wait, &error), SANDBOX_OK);
+    return snapshot;
+}
+
+static void write_in_place(const char *program)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/usr/bin/%s", host, program);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    ck_assert_int_eq(write(fd, "#", 1), 1);
+    close(fd);
+}
+
+/* Suspended before the upgrade and resumed after it. */
+START_TEST(a_snapshot_comes_back_over_the_programs_that_it_was_taken_over)
+{
+    struct sbx_record record, later;
+    struct sbx_restored restored = {0};
+    if (!can_link())
+        return;
+    rig_record(&record, "asleep");
+    rig_provision(&record);
+    expect_tool(&record, "old");
+    ck_assert_int_eq(rig_inside(&record, "echo here >/tmp/memory", &text), 0);
+    struct sbx_snapshot snapshot = put_to_sleep(&record);
+
+    upgrade("new");
+    rig_record(&later, "later");
+    rig_provision(&later);
+    expect_tool(&later, "new");
+    rig_destroy(&later);
+    sandbox_status status = rig->restore(rig_state, &record, &snapshot, SANDBOX_KEEP_MEMORY, NULL,
+                                         &rig_wait, &restored, &error);
+    ck_assert_msg(status == SANDBOX_OK, "%s", error.message);
+    memcpy(record.incarnation, restored.incarnation, sizeof record.incarnation);
+    rig_store(&record);
+    expect_tool(&record, "old");
+    ck_assert_int_eq(rig_inside(&record, "cat /tmp/memory", &text), 0);
+    ck_assert_str_eq(text, "here\n");
+    rig_destroy(&record);
+}
+END_TEST
+
+/* What is mapped would change under its programs; what is not is looked up as it is then. */
+START_TEST(a_program_in_use_that_was_written_in_place_is_noticed)
+{
+    struct sbx_record record;
+    struct sbx_restored restored = {0};
+    if (!can_link())
+        return;
+    rig_record(&record, "held");
+    rig_provision(&record);
+    ck_assert_int_eq(rig_inside(&record, "(sh -c 'echo; read x </dev/zero' | cat) "
+                                         "</dev/null >/tmp/out 2>&1 & "
+                                         "until test -s /tmp/out; do :; done",
+                                &text),
+                     0);
+    struct sbx_snapshot snapshot = put_to_sleep(&record);
+
+    write_in_place("tool");
+    sandbox_status status = rig->restore(rig_state, &record, &snapshot, SANDBOX_KEEP_MEMORY, NULL,
+                                         &rig_wait, &restored, &error);
+    ck_assert_msg(status == SANDBOX_OK, "%s", error.message);
+    ck_assert_int_eq(rig->discard(rig_state, &record, &rig_wait, &error), SANDBOX_OK);
+
+    write_in_place("cat");
+    status = rig->restore(rig_state, &record, &snapshot, SANDBOX_KEEP_MEMORY, NULL, &rig_wait,
+                          &restored, &error);
+    ck_assert_int_eq(status, SANDBOX_NOT_RESTORED);
+    ck_assert_str_eq(error.reason, "base-changed");
+    ck_assert_msg(strstr(error.message, "'/usr/bin/cat'") != NULL, "%s", error.message);
+    rig_destroy(&record);
+}
+END_TEST
+
 int main(void)
 {
     if (!rig_begin())
@@ -353,6 +439,8 @@ int main(void)
     tcase_add_test(tests, without_links_an_upgrade_is_noticed_before_a_restore);
     tcase_add_test(tests, a_sandbox_runs_on_a_copy_of_runsc_and_outlives_an_upgrade);
     tcase_add_test(tests, what_an_older_libsandbox_started_is_still_found);
+    tcase_add_test(tests, a_snapshot_comes_back_over_the_programs_that_it_was_taken_over);
+    tcase_add_test(tests, a_program_in_use_that_was_written_in_place_is_noticed);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

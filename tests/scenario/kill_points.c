@@ -12,7 +12,7 @@
 
 #define CALLS_MAX 200 /* an operation that makes more has gone astray */
 
-static unsigned points, recovered;
+static unsigned points, recovered, all_points;
 
 /* How a fresh process goes on. */
 enum way { BY_FIND, BY_OPEN, BY_CREATE, BY_SWEEP, BY_RECOVER, BY_DELETE, WAYS };
@@ -124,7 +124,7 @@ static bool strike(const struct subject *subject, enum strike how, unsigned at, 
 /* A deletion that a crash broke off and somebody opened over: new and empty, or whole. */
 static void open_after_broken_delete(void)
 {
-    for (unsigned at = 1; at < CALLS_MAX; at++) {
+    for (unsigned at = scenario_first(); at < CALLS_MAX; at += scenario_stride()) {
         char what[64];
         snprintf(what, sizeof what, "delete killed after driver call %u", at);
         scenario_make("reborn");
@@ -138,6 +138,7 @@ static void open_after_broken_delete(void)
             return;
         points++;
         recovered++;
+        all_points += scenario_stride();
     }
 }
 
@@ -145,12 +146,14 @@ static void kill_everywhere(void)
 {
     for (size_t n = 0; n < sizeof subjects / sizeof subjects[0]; n++) {
         bool killed = true;
-        for (unsigned at = 1; killed; at++) {
+        for (unsigned at = scenario_first(); killed; at += scenario_stride()) {
             require(at < CALLS_MAX, "%s makes too many calls", subjects[n].operation);
             /* Every point both ways, each time gone on with in another manner. */
-            killed = strike(&subjects[n], STRIKE_KILL_BEFORE, at, (enum way)(at % WAYS));
+            unsigned turn = at / scenario_stride();
+            killed = strike(&subjects[n], STRIKE_KILL_BEFORE, at, (enum way)(turn % WAYS));
             if (killed)
-                strike(&subjects[n], STRIKE_KILL_AFTER, at, (enum way)((at + 2) % WAYS));
+                strike(&subjects[n], STRIKE_KILL_AFTER, at, (enum way)((turn + 2) % WAYS));
+            all_points += killed ? 2 * scenario_stride() : 0;
         }
     }
     open_after_broken_delete();
@@ -203,7 +206,7 @@ int main(int argc, char **argv)
 {
     scenario_begin(argc, argv);
     kill_everywhere();
-    printf("%u kill points, %u recovered\n", points, recovered);
+    printf("%u kill points of some %u, %u recovered\n", points, all_points, recovered);
     kill_in_mid_command();
     return scenario_end();
 }

@@ -13,11 +13,14 @@
 #include <unistd.h>
 
 #define CHILD_MS 120000
+#define STRIDE_DEFAULT 4
 
 struct scenario_child {
     struct sbx_child process;
     int go; /* write end: closed to let it begin */
 };
+
+static uint64_t seed;
 
 static int do_operation(char **words);
 
@@ -33,17 +36,47 @@ void scenario_fail(const char *file, int line, const char *condition, const char
     exit(1);
 }
 
-void scenario_begin(int argc, char **argv)
+void scenario_begin_anywhere(int argc, char **argv)
 {
     if (argc == 8 && strcmp(argv[1], "child") == 0)
         exit(do_operation(argv + 2));
     if (!harness_begin())
         exit(HARNESS_SKIP);
+}
+
+void scenario_begin(int argc, char **argv)
+{
+    scenario_begin_anywhere(argc, argv);
     if (!harness_is_memory()) {
         fputs("not run: these scenarios look into the memory platform\n", stderr);
         harness_end();
         exit(HARNESS_SKIP);
     }
+}
+
+unsigned scenario_stride(void)
+{
+    const char *all = getenv("SANDBOX_TEST_COUNT");
+    return all != NULL && *all != '\0' ? 1 : STRIDE_DEFAULT;
+}
+
+unsigned scenario_first(void)
+{
+    if (scenario_stride() == 1)
+        return 1;
+    if (seed == 0) {
+        const char *given = getenv("SANDBOX_TEST_SEED");
+        seed = (uint64_t)getpid();
+        if (given != NULL)
+            seed = (uint64_t)strtoull(given, NULL, 10);
+        seed += seed == 0; /* it would stay zero */
+        printf("SANDBOX_TEST_SEED=%llu\n", (unsigned long long)seed);
+    }
+    /* xorshift64*: the same on every machine */
+    seed ^= seed >> 12;
+    seed ^= seed << 25;
+    seed ^= seed >> 27;
+    return 1 + (unsigned)((seed * 2685821657736338717u >> 32) % scenario_stride());
 }
 
 int scenario_end(void)
@@ -101,6 +134,11 @@ void scenario_go(struct scenario_child *children[], size_t count)
 {
     for (size_t n = 0; n < count; n++)
         close(children[n]->go);
+}
+
+void scenario_kill(const struct scenario_child *child)
+{
+    sbx_child_signal(&child->process, SIGKILL);
 }
 
 int scenario_wait(struct scenario_child *child)

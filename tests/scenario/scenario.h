@@ -25,7 +25,17 @@ void scenario_fail(const char *file, int line, const char *condition, const char
  * begins the harness, and ends the process if the platform cannot be used.
  */
 void scenario_begin(int argc, char **argv);
+/* The same on any platform; nothing may then look into the memory platform. */
+void scenario_begin_anywhere(int argc, char **argv);
 int scenario_end(void);
+
+/*
+ * Which points are struck: every scenario_stride()-th, in each place from one on that is drawn,
+ * scenario_first(), 1 to the stride. With SANDBOX_TEST_COUNT set, all of them. How it is drawn is
+ * printed, and repeated with SANDBOX_TEST_SEED.
+ */
+unsigned scenario_stride(void);
+unsigned scenario_first(void);
 
 /* Exit codes of a child: */
 #define CHILD_OK             0
@@ -44,6 +54,7 @@ int scenario_run(const char *operation, const char *name, enum strike strike, un
 struct scenario_child;
 struct scenario_child *scenario_start(const char *operation, const char *name);
 void scenario_go(struct scenario_child *children[], size_t count);
+void scenario_kill(const struct scenario_child *child);
 /* Waits for it; the exit code. */
 int scenario_wait(struct scenario_child *child);
 

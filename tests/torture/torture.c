@@ -4,9 +4,12 @@
  * leak (AddressSanitizer's build sees to memory, this program to descriptors and threads), be
  * left on the platform or be lost: afterwards the workspace opens and has its file.
  *
- *     torture PLATFORM AGENT work|suspend
+ *     torture PLATFORM AGENT work|suspend [ALLOCATION]
  *
- * SANDBOX_TEST_COUNT: how many of the allocations are tried, spread evenly (default 150).
+ * With an allocation only that one fails, and every step says how it went.
+ *
+ * SANDBOX_TEST_COUNT: how many of the allocations are tried, spread evenly (default 150, of the
+ * longer suspend 90).
  */
 
 #include "torture.h"
@@ -29,11 +32,13 @@
 #include <unistd.h>
 
 #define TRIES_DEFAULT 150
+#define SUSPEND_TRIES_DEFAULT 90
 static char folder[] = "/tmp/sandbox-torture.XXXXXX";
 static char socket_path[64], uri[80], host_file[64], host_copy[64];
 static pid_t platform;
 static const struct step *steps;
 static bool file_was_written;
+static unsigned long only; /* the one allocation that fails; 0: each of them */
 static size_t step_count;
 
 const sandbox_call in_time = {SANDBOX_CALL, .timeout_ms = STEP_MS};
@@ -93,10 +98,11 @@ static void end_platform(void);
 
 int main(int argument_count, char **arguments)
 {
-    if (argument_count != 4) {
-        fprintf(stderr, "usage: torture PLATFORM AGENT work|suspend\n");
+    if (argument_count != 4 && argument_count != 5) {
+        fprintf(stderr, "usage: torture PLATFORM AGENT work|suspend [ALLOCATION]\n");
         return 2;
     }
+    only = argument_count == 5 ? strtoul(arguments[4], NULL, 10) : 0;
     bool suspends = strcmp(arguments[3], "suspend") == 0;
     steps = suspends ? suspend_steps : work_steps;
     step_count = suspends ? suspend_step_count : sizeof work_steps / sizeof work_steps[0];
@@ -165,9 +171,10 @@ static int torture(void)
     }
     int descriptors = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
     unsigned long tries = wanted_tries(), reached = 0;
-    unsigned long stride = total > tries ? total / tries : 1;
+    unsigned long stride = only != 0 ? total : total > tries ? total / tries : 1;
+    unsigned long first = only != 0 ? only : 1;
     int failures = 0;
-    for (unsigned long failing = 1; failing <= total && failures < 10; failing += stride) {
+    for (unsigned long failing = first; failing <= total && failures < 10; failing += stride) {
         failures += run_with_failing(failing, NULL);
         reached += allocations_failed();
         failures += tidy_platform(failing);
@@ -191,6 +198,9 @@ static int run_with_failing(unsigned long failing, unsigned long *total)
         memset(&error, 0x55, sizeof error);
         int64_t began = now_ms();
         sandbox_status status = steps[each].take(&world, &error);
+        if (only != 0)
+            printf("%s: %s%s%s\n", steps[each].name, sandbox_status_name(status),
+                   status == SANDBOX_OK ? "" : ": ", status == SANDBOX_OK ? "" : error.message);
         if (status == SANDBOX_OK)
             continue;
         failures += judge(&steps[each], status, &error, now_ms() - began, failing);
@@ -262,16 +272,22 @@ static int tidy_platform(unsigned long failing)
     return status != SANDBOX_OK;
 }
 
-/* This platform restores a memory once; where that was used up, the files are what is proven. */
+/*
+ * This platform restores a memory once; where that was used up, the files are what is proven. And
+ * whoever does not know whether the record said "opening" already has to be asked.
+ */
 static sandbox_status look_for_file(struct world *world, sandbox_error *error)
 {
     uint8_t *data = NULL;
     size_t size = 0;
     sandbox_resume_options files = {SANDBOX_RESUME_OPTIONS, .accept = SANDBOX_ACCEPT_FILES};
+    sandbox_resume_options live = {SANDBOX_RESUME_OPTIONS, .from = SANDBOX_FROM_LIVE_FILES};
     sandbox_status status =
         sandbox_workspace_resume(world->workspace, NULL, &in_time, NULL, error);
     if (status == SANDBOX_NOT_RESTORED && strcmp(error->reason, "memory-gone") == 0)
         status = sandbox_workspace_resume(world->workspace, &files, &in_time, NULL, error);
+    else if (status == SANDBOX_INTERRUPTED)
+        status = sandbox_workspace_resume(world->workspace, &live, &in_time, NULL, error);
     if (status == SANDBOX_OK)
         status = sandbox_file_read(world->workspace, "file", NULL, &in_time, &data, &size, error);
     if (status == SANDBOX_OK && (size != 8 || memcmp(data, "content\n", 8) != 0)) {
@@ -476,8 +492,9 @@ static int64_t now_ms(void)
 static unsigned long wanted_tries(void)
 {
     const char *text = getenv("SANDBOX_TEST_COUNT");
-    unsigned long count = text == NULL ? TRIES_DEFAULT : strtoul(text, NULL, 10);
-    return count == 0 ? TRIES_DEFAULT : count;
+    unsigned long usual = steps == suspend_steps ? SUSPEND_TRIES_DEFAULT : TRIES_DEFAULT;
+    unsigned long count = text == NULL ? usual : strtoul(text, NULL, 10);
+    return count == 0 ? usual : count;
 }
 
 /* SIGTERM makes it end its agents and remove its state. */

@@ -13,7 +13,7 @@
 
 struct job {
     struct sbx_crew *crew;
-    atomic_uint done[COUNT], hands[SBX_CREW_MAX], open_signals;
+    atomic_uint done[COUNT], hands[SBX_CREW_MAX], open_signals, wrong_hands;
     uint64_t fail_at;
 };
 
@@ -34,11 +34,15 @@ static void tear_down(void)
     ck_assert_ptr_null(job.crew);
 }
 
+/* Of every thread, and very often: what it sees is asserted afterwards. */
 static sandbox_status count(void *data, unsigned hand, uint64_t index, sandbox_error *error)
 {
     struct job *counted = data;
     sigset_t blocked;
-    ck_assert_uint_lt(hand, sbx_crew_size(counted->crew));
+    if (hand >= sbx_crew_size(counted->crew)) {
+        atomic_fetch_add(&counted->wrong_hands, 1);
+        return SANDBOX_OK;
+    }
     atomic_fetch_add(&counted->done[index], 1);
     atomic_fetch_add(&counted->hands[hand], 1);
     pthread_sigmask(SIG_SETMASK, NULL, &blocked);
@@ -54,9 +58,12 @@ START_TEST(everything_is_done_once_in_every_round)
     sandbox_error error = {0};
     for (unsigned round = 1; round <= 50; round++) {
         ck_assert_int_eq(sbx_crew_run(job.crew, COUNT, count, &job, &forever, &error), SANDBOX_OK);
+        size_t wrong = 0;
         for (size_t n = 0; n < COUNT; n++)
-            ck_assert_uint_eq(atomic_load(&job.done[n]), round);
+            wrong += atomic_load(&job.done[n]) != round;
+        ck_assert_uint_eq(wrong, 0);
     }
+    ck_assert_uint_eq(atomic_load(&job.wrong_hands), 0);
     ck_assert_int_eq(sbx_crew_run(job.crew, 0, count, &job, &forever, &error), SANDBOX_OK);
     ck_assert_int_eq(sbx_crew_run(job.crew, 1, count, &job, &forever, &error), SANDBOX_OK);
     ck_assert_uint_eq(atomic_load(&job.done[0]), 51);

@@ -253,6 +253,10 @@ static int run(void)
 
 int main(void)
 {
+#ifdef __SANITIZE_THREAD__
+    puts("not run: ThreadSanitizer has epoll and signals before the preloaded library");
+    return NOT_RUN;
+#endif
     int code = NOT_RUN;
     if (unshare(CLONE_NEWPID | CLONE_NEWNS | (geteuid() == 0 ? 0 : CLONE_NEWUSER)) != 0) {
         perror("not run: no process namespace here");

@@ -15,11 +15,14 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define CHANNELS_MS 5000
 #define START_MS    20000
 #define AGAIN_MS    20
+#define FAILED_MS   3000
+#define ENDING_MS   20000
 #define TOLD_MAX    64
 /* From this version on it was seen to take the flag: uncompressed is as good, and much faster. */
 #define COMPRESSION_SEEN 20260101
@@ -35,13 +38,15 @@ static const char checkpoint_script[] =
     "shift 2\n"
     "(\n"
     "    \"$@\" >\"$messages\" 2>&1 </dev/null || { echo \"failed $?\"; exit; }\n"
-    "    echo \"$boot\" >finished.new && mv finished.new finished || { echo 'failed 0'; exit; }\n"
+    "    echo \"$boot\" >finished || { echo 'failed 0'; exit; }\n"
     "    echo finished\n"
     "    sync -f . && echo durable >>finished\n"
     ") &\n";
 
 static sandbox_status hear(int told, const struct sbx_wait *wait, char text[TOLD_MAX],
                            sandbox_error *error);
+static void let_die(struct sbx_gvisor *driver, const struct sbx_record *record,
+                    uint32_t at_most_ms, const struct sbx_wait *wait);
 static sandbox_status explain(struct sbx_gvisor *driver, const char *id, long code,
                               sandbox_error *error);
 static pid_t pid_of(const struct sbx_record *record);
@@ -61,8 +66,12 @@ sandbox_status sbx_gvisor_channels_hold(struct sbx_gvisor *driver, const struct 
     SBX_ON_EXIT(sbx_close_fd) int held = -1;
     sandbox_status status = sbx_file_lock(driver->directory, path, true, &bounded, &held, NULL);
     /* A `runsc exec` of somebody else: runsc would report success and the image be useless. */
-    while (status == SANDBOX_OK && sbx_gvisor_attached(driver, record->id) > 0)
-        status = sbx_wait_pause(&bounded, AGAIN_MS, NULL);
+    int pidfd = -1;
+    while (status == SANDBOX_OK && sbx_gvisor_attached(driver, record->id, &pidfd) > 0) {
+        status = pidfd < 0 ? sbx_wait_pause(&bounded, AGAIN_MS, NULL)
+                           : sbx_wait_descriptor(&bounded, pidfd, POLLIN, NULL);
+        sbx_close_fd(&pidfd);
+    }
     if (status == SANDBOX_OK) {
         *lock = sbx_take_fd(&held);
         return SANDBOX_OK;
@@ -135,6 +144,12 @@ sandbox_status sbx_gvisor_checkpoint_start(struct sbx_gvisor *driver, const char
     return status;
 }
 
+/* Newer ones have more files, and write pages on several threads. */
+bool sbx_gvisor_checkpoint_is_in_order(const struct sbx_gvisor_runtime *runtime)
+{
+    return runtime->runsc.date < COMPRESSION_SEEN;
+}
+
 sandbox_status sbx_gvisor_checkpoint_await(struct sbx_gvisor *driver,
                                            const struct sbx_record *record, int told,
                                            const struct sbx_wait *wait, sandbox_error *error)
@@ -145,6 +160,8 @@ sandbox_status sbx_gvisor_checkpoint_await(struct sbx_gvisor *driver,
         return status;
     /* The sandbox may still be at it, and be gone when it is done. */
     status = sbx_gvisor_checkpoint_quiet(driver, record, wait, error);
+    if (status == SANDBOX_OK)
+        let_die(driver, record, FAILED_MS, wait);
     long code = strncmp(text, "failed ", 7) == 0 ? strtol(text + 7, NULL, 10) : 137;
     return status != SANDBOX_OK ? status : explain(driver, record->id, code, error);
 }
@@ -158,6 +175,12 @@ sandbox_status sbx_gvisor_checkpoint_end(int told, const struct sbx_wait *wait,
         status = hear(told, wait, text, error);
     while (status == SANDBOX_OK && text[0] != '\0');
     return status;
+}
+
+void sbx_gvisor_checkpoint_over(struct sbx_gvisor *driver, const struct sbx_record *record,
+                                const struct sbx_wait *wait)
+{
+    let_die(driver, record, ENDING_MS, wait);
 }
 
 bool sbx_gvisor_checkpoint_finished(int directory)
@@ -185,14 +208,32 @@ sandbox_status sbx_gvisor_checkpoint_quiet(struct sbx_gvisor *driver,
                                            const struct sbx_wait *wait, sandbox_error *error)
 {
     char id[SBX_ID_TEXT];
+    bool was_busy = false;
     memcpy(id, record->id, sizeof id);
     while (sbx_gvisor_is_running(driver, record->id, record->incarnation) &&
            look_at_files(pid_of(record), is_image, id)) {
         sandbox_status status = sbx_wait_pause(wait, AGAIN_MS, error);
         if (status != SANDBOX_OK)
             return status;
+        was_busy = true;
     }
+    if (was_busy)
+        let_die(driver, record, FAILED_MS, wait);
     return SANDBOX_OK;
+}
+
+/*
+ * A checkpoint ends the sandbox, and with an old runsc a failed one does so too, a moment after it
+ * is over: whoever looked in that moment would take it for one that goes on.
+ */
+static void let_die(struct sbx_gvisor *driver, const struct sbx_record *record,
+                    uint32_t at_most_ms, const struct sbx_wait *wait)
+{
+    struct sbx_wait bounded = sbx_wait_within(wait, at_most_ms);
+    /* Opened first: what runs then is what the descriptor is of. */
+    SBX_ON_EXIT(sbx_close_fd) int pidfd = (int)syscall(SYS_pidfd_open, pid_of(record), 0);
+    if (pidfd >= 0 && sbx_gvisor_is_running(driver, record->id, record->incarnation))
+        (void)sbx_wait_descriptor(&bounded, pidfd, POLLIN, NULL);
 }
 
 static bool add_memory(int files, const char *name, const char *target, void *data)

@@ -85,7 +85,8 @@ sandbox_status sbx_gvisor_pins_find(struct sbx_gvisor *driver, const struct sbx_
  * What the root file system under a workspace (the base, or its image) is right now: a digest
  * over path, size, mtime and inode of every file, none of which is read. A program on the host
  * that rewrites one in place shows in it, whatever the links. A snapshot keeps it as its
- * `contents`. On all cores, and some 0.1 s for 100,000 files: best beside something else.
+ * `contents` where what is held cannot be listed. On all cores, and some 0.1 s for 100,000 files:
+ * best beside something else.
  */
 sandbox_status sbx_gvisor_pins_print(struct sbx_gvisor *driver, const struct sbx_gvisor_pins *pins,
                                      const char *image, const struct sbx_wait *wait,
@@ -224,8 +225,12 @@ bool sbx_gvisor_is_sandbox(const struct sbx_gvisor *driver, pid_t pid, const cha
 bool sbx_gvisor_has_sandbox(const struct sbx_gvisor *driver, const char *id);
 /* How many processes of the workspace there are, their descendants counted. */
 size_t sbx_gvisor_processes(const struct sbx_gvisor *driver, const char *id);
-/* How many of them are a `runsc exec`, ours or somebody's. */
-size_t sbx_gvisor_attached(const struct sbx_gvisor *driver, const char *id);
+/* Those that were started with our --root for it, the sandbox and its gofer among them: how many
+ * of them are in `pids`. 0: it cannot be told. */
+size_t sbx_gvisor_started_for(const struct sbx_gvisor *driver, const char *id, pid_t *pids,
+                              size_t room);
+/* How many of them are a `runsc exec`, ours or somebody's. `pidfd` shows the end of one; or -1. */
+size_t sbx_gvisor_attached(const struct sbx_gvisor *driver, const char *id, int *pidfd);
 /* Kills them all, and waits until they are gone. */
 sandbox_status sbx_gvisor_processes_end(const struct sbx_gvisor *driver, const char *id,
                                         const struct sbx_wait *wait, sandbox_error *error);
@@ -340,6 +345,9 @@ sandbox_status sbx_gvisor_instance_end(struct sbx_gvisor *driver, const char *id
                                        const struct sbx_wait *wait, sandbox_error *error);
 /* The same after a failure, whose wait may be over; what is left is logged. */
 void sbx_gvisor_instance_clear(struct sbx_gvisor *driver, const struct sbx_record *record);
+/* A fresh agent must not find the seal of another one. */
+sandbox_status sbx_gvisor_seal_empty(struct sbx_gvisor *driver, const char *id,
+                                     sandbox_error *error);
 
 sandbox_status sbx_gvisor_provision(void *state, const struct sbx_record *record,
                                     const struct sbx_wait *wait,

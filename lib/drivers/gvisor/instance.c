@@ -20,7 +20,6 @@
 #define CLEAN_UP_MS 20000
 #define LOG_MAX     (1u << 20)
 
-static sandbox_status empty_seal(struct sbx_gvisor *driver, const char *id, sandbox_error *error);
 static void describe_end(struct sbx_gvisor *driver, const struct sbx_record *record, char *detail,
                          size_t size);
 static pid_t read_pid(struct sbx_gvisor *driver, const char *id);
@@ -45,8 +44,7 @@ sandbox_status sbx_gvisor_provision(void *state, const struct sbx_record *record
                             "processes of '%s' still run; discard its instance first",
                             record->name);
 
-    /* A fresh agent must not find the seal of another one. */
-    status = empty_seal(driver, record->id, error);
+    status = sbx_gvisor_seal_empty(driver, record->id, error);
     if (status == SANDBOX_OK)
         status = sbx_gvisor_instance_start(driver, record, &(struct sbx_gvisor_origin){0}, NULL,
                                            wait, incarnation, error);
@@ -196,7 +194,8 @@ void sbx_gvisor_instance_clear(struct sbx_gvisor *driver, const struct sbx_recor
                 left.message);
 }
 
-static sandbox_status empty_seal(struct sbx_gvisor *driver, const char *id, sandbox_error *error)
+sandbox_status sbx_gvisor_seal_empty(struct sbx_gvisor *driver, const char *id,
+                                     sandbox_error *error)
 {
     char path[64];
     snprintf(path, sizeof path, "workspaces/%s/files/seal", id);

@@ -113,7 +113,7 @@ sandbox_status sbx_gvisor_pins_check(struct sbx_gvisor *driver, const struct sbx
                                      const char *image, const char *contents,
                                      const struct sbx_wait *wait, sandbox_error *error)
 {
-    char now[SBX_GVISOR_DIGEST_TEXT];
+    char now[SBX_GVISOR_DIGEST_TEXT] = "";
     sandbox_status status = sbx_gvisor_pins_find(driver, pins, error);
     if (status == SANDBOX_OK)
         status = sbx_gvisor_pins_print(driver, pins, image, wait, now, error);
@@ -213,7 +213,10 @@ static bool has_spare(struct sbx_gvisor *driver)
         DIR *folder = open_folder(driver->directory, kinds[n]);
         if (folder == NULL)
             continue;
-        spare = next_name(folder) != NULL && next_name(folder) != NULL;
+        unsigned count = 0;
+        while (count < 2 && next_name(folder) != NULL)
+            count++;
+        spare = count == 2;
         closedir(folder);
     }
     return spare;

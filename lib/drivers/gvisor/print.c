@@ -3,8 +3,8 @@
  * of which is read. It tells whether anything was changed, in place too, between two looks.
  *
  * The directories are put together by exclusive or, so that their order does not matter and all
- * cores can work on it. Nobody who could choose names and times to make two prints equal is kept out by it: that is
- * the host's root, who can do anything.
+ * cores can work on it. Nobody who could choose names and times to make two prints equal is kept
+ * out by it: that is the host's root, who can do anything.
  */
 
 #include "drivers/gvisor/gvisor.h"

@@ -25,6 +25,7 @@ struct process {
     pid_t pid, parent;
     uint64_t started;
     bool ours;
+    bool named; /* by its own command line, not by descent */
     bool sandbox;  /* the kernel of the instance itself, not a helper of it */
     bool attached; /* a command of runsc that is at work inside it */
     int pidfd;     /* while its end is waited for, else -1 */
@@ -46,6 +47,7 @@ static void free_table(struct process_table *table);
 static sandbox_status end_all(struct process_table *table, const struct sbx_wait *wait,
                               size_t *found, sandbox_error *error);
 static sandbox_status kill_process(struct process *process, sandbox_error *error);
+static int open_process(const struct process *process);
 
 bool sbx_gvisor_boot_id(char text[40])
 {
@@ -73,14 +75,18 @@ bool sbx_gvisor_is_sandbox(const struct sbx_gvisor *driver, pid_t pid, const cha
     return look_at_command(driver, pid, id, &sandbox, &attached) && sandbox;
 }
 
-size_t sbx_gvisor_attached(const struct sbx_gvisor *driver, const char *id)
+size_t sbx_gvisor_attached(const struct sbx_gvisor *driver, const char *id, int *pidfd)
 {
     SBX_ON_EXIT(free_table) struct process_table table = {0};
     size_t count = 0;
+    *pidfd = -1;
     if (!read_table(driver, id, &table))
         return 1; /* it cannot be told */
-    for (size_t n = 0; n < table.count; n++)
-        count += table.all[n].attached;
+    for (size_t n = 0; n < table.count; n++) {
+        const struct process *process = &table.all[n];
+        if (process->attached && count++ == 0)
+            *pidfd = open_process(process);
+    }
     return count;
 }
 
@@ -93,6 +99,23 @@ size_t sbx_gvisor_processes(const struct sbx_gvisor *driver, const char *id)
     for (size_t n = 0; n < table.count; n++)
         count += table.all[n].ours;
     return count;
+}
+
+size_t sbx_gvisor_started_for(const struct sbx_gvisor *driver, const char *id, pid_t *pids,
+                              size_t room)
+{
+    SBX_ON_EXIT(free_table) struct process_table table = {0};
+    size_t count = 0;
+    bool sandbox = false;
+    if (!read_table(driver, id, &table))
+        return 0;
+    for (size_t n = 0; n < table.count && count < room; n++) {
+        if (!table.all[n].named)
+            continue;
+        pids[count++] = table.all[n].pid;
+        sandbox = sandbox || table.all[n].sandbox;
+    }
+    return sandbox ? count : 0;
 }
 
 bool sbx_gvisor_has_sandbox(const struct sbx_gvisor *driver, const char *id)
@@ -137,7 +160,7 @@ static bool read_table(const struct sbx_gvisor *driver, const char *id, struct p
         struct process process;
         if (pid <= 0 || pid == getpid() || !read_process(pid, &process))
             continue;
-        process.ours =
+        process.named = process.ours =
             look_at_command(driver, pid, id, &process.sandbox, &process.attached);
         if (table->count == room) {
             room = room == 0 ? 256 : room * 2;
@@ -275,12 +298,21 @@ static sandbox_status end_all(struct process_table *table, const struct sbx_wait
 /* `pidfd` stays -1 where there is nobody any more to wait for. */
 static sandbox_status kill_process(struct process *process, sandbox_error *error)
 {
-    SBX_ON_EXIT(sbx_close_fd) int pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
-    /* The descriptor holds on to whoever has the number now: is it still the one we saw? */
-    if (pidfd < 0 || sbx_gvisor_started(process->pid) != process->started)
+    SBX_ON_EXIT(sbx_close_fd) int pidfd = open_process(process);
+    if (pidfd < 0)
         return SANDBOX_OK;
     if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
         return sbx_fail_errno(error, errno, "cannot end process %d", (int)process->pid);
     process->pidfd = sbx_take_fd(&pidfd);
     return SANDBOX_OK;
+}
+
+/* -1: there is nobody any more. */
+static int open_process(const struct process *process)
+{
+    SBX_ON_EXIT(sbx_close_fd) int pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+    /* The descriptor holds on to whoever has the number now: is it still the one we saw? */
+    if (pidfd < 0 || sbx_gvisor_started(process->pid) != process->started)
+        return -1;
+    return sbx_take_fd(&pidfd);
 }

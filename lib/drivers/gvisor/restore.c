@@ -35,6 +35,8 @@ static sandbox_status copy_files(struct restoring *restoring, int workspace, san
 static void tell_copied(void *user_data, uint64_t bytes);
 static sandbox_status start(struct restoring *restoring, sandbox_keep keep,
                             char incarnation[SBX_INCARNATION_TEXT], sandbox_error *error);
+static sandbox_status start_fresh(struct restoring *restoring,
+                                  char incarnation[SBX_INCARNATION_TEXT], sandbox_error *error);
 static sandbox_status start_image(struct restoring *restoring,
                                   char incarnation[SBX_INCARNATION_TEXT], sandbox_error *error);
 static void end_restoring(struct restoring *restoring);
@@ -208,10 +210,14 @@ static sandbox_status start(struct restoring *restoring, sandbox_keep keep,
                             char incarnation[SBX_INCARNATION_TEXT], sandbox_error *error)
 {
     if (keep != SANDBOX_KEEP_MEMORY)
-        return sbx_gvisor_instance_start(restoring->driver, restoring->record,
-                                         &(struct sbx_gvisor_origin){0}, NULL, restoring->wait,
-                                         incarnation, error);
-    /* Nobody is let in before both are known: the look at the base costs no time of its own. */
+        return start_fresh(restoring, incarnation, error);
+    if (sbx_gvisor_held_has_list(&restoring->manifest)) {
+        sandbox_status same = sbx_gvisor_held_check(restoring->driver, &restoring->manifest,
+                                                    restoring->record->image,
+                                                    restoring->directory, error);
+        return same != SANDBOX_OK ? same : start_image(restoring, incarnation, error);
+    }
+    /* Nobody is let in before both are known, so a look at all of it costs no time of its own. */
     SBX_ON_EXIT(sbx_gvisor_side_join) struct sbx_gvisor_side side = {0};
     sandbox_status status = sbx_gvisor_side_start(
         &side, restoring->driver, &restoring->manifest.pins, restoring->record->image,
@@ -227,6 +233,20 @@ static sandbox_status start(struct restoring *restoring, sandbox_keep keep,
     if (error != NULL)
         *error = why;
     return checked;
+}
+
+/* Whose instance was lost in the middle of a suspend has a seal that nobody recorded. */
+static sandbox_status start_fresh(struct restoring *restoring,
+                                  char incarnation[SBX_INCARNATION_TEXT], sandbox_error *error)
+{
+    struct sbx_gvisor_origin origin = {0};
+    sandbox_status status = SANDBOX_OK;
+    if (restoring->snapshot->seal_hash[0] == '\0')
+        status = sbx_gvisor_seal_empty(restoring->driver, restoring->record->id, error);
+    if (status != SANDBOX_OK)
+        return status;
+    return sbx_gvisor_instance_start(restoring->driver, restoring->record, &origin, NULL,
+                                     restoring->wait, incarnation, error);
 }
 
 static sandbox_status start_image(struct restoring *restoring,

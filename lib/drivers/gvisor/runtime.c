@@ -264,22 +264,20 @@ static sandbox_status open_copy(struct sbx_gvisor *driver, const char *digest,
                                 struct sbx_gvisor_runtime *out, sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_json_free) cJSON *facts = NULL;
-    SBX_ON_EXIT(sbx_gvisor_runtime_clear) struct sbx_gvisor_runtime runtime = {0};
     sandbox_status status = read_facts(driver, digest, &facts, error);
     if (status != SANDBOX_OK && status != SANDBOX_NOT_FOUND)
         return status;
-    runtime.path = sbx_gvisor_path(driver, "runtimes/%s/runsc", digest);
-    if (runtime.path == NULL)
+    SBX_ON_EXIT(sbx_free_text) char *path = sbx_gvisor_path(driver, "runtimes/%s/runsc", digest);
+    if (path == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a path");
-    if (status == SANDBOX_NOT_FOUND || access(runtime.path, X_OK) < 0)
+    if (status == SANDBOX_NOT_FOUND || access(path, X_OK) < 0)
         return sbx_fail_for(error, SANDBOX_NOT_RESTORED, "pin-missing",
                             "the runsc that the workspace was started with is not there any more: "
                             "'%s'",
-                            runtime.path);
+                            path);
+    *out = (struct sbx_gvisor_runtime){.path = sbx_take(path)};
     sbx_gvisor_runsc_judge(sbx_json_text(facts, "version"), sbx_json_text(facts, "flags"),
-                           &runtime.runsc);
-    snprintf(runtime.digest, sizeof runtime.digest, "%s", digest);
-    *out = runtime;
-    runtime = (struct sbx_gvisor_runtime){0};
+                           &out->runsc);
+    snprintf(out->digest, sizeof out->digest, "%s", digest);
     return SANDBOX_OK;
 }

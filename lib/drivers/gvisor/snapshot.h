@@ -3,6 +3,7 @@
  *
  *   snapshots/ID/manifest.json   what it is, and the digests of all that follows
  *                config.json     the bundle's, which a restore needs again (memory only)
+ *                base.list       the files of the root file system that it held (memory only)
  *                image/          what runsc wrote (memory only)
  *                files/          a copy of the workspace's files
  *                files.list      each of them in a line: see util/tree_copy.h
@@ -29,6 +30,7 @@ struct sbx_gvisor_part {
     uint64_t size;
     uint8_t (*chunks)[SBX_DIGEST_BYTES]; /* of every SBX_GVISOR_CHUNK bytes */
     size_t chunk_count;
+    size_t known; /* of the first of them, while a snapshot is made */
 };
 
 struct sbx_gvisor_manifest {
@@ -38,7 +40,7 @@ struct sbx_gvisor_manifest {
     uint32_t epoch;
     int64_t created_ms;
     struct sbx_gvisor_pins pins;
-    char contents[SBX_GVISOR_DIGEST_TEXT]; /* see sbx_gvisor_pins_print() */
+    char contents[SBX_GVISOR_DIGEST_TEXT]; /* of base.list, or see sbx_gvisor_pins_print() */
     char version[80], platform[16], flags[160]; /* of runsc; "" for files */
     char *features;                             /* of the processor, as the kernel names them */
     char spec[SBX_GVISOR_DIGEST_TEXT];          /* of config.json */
@@ -68,9 +70,26 @@ uint64_t sbx_gvisor_manifest_bytes(const struct sbx_gvisor_manifest *manifest);
 /* Adds a file and its size. */
 sandbox_status sbx_gvisor_part_add(int directory, struct sbx_gvisor_manifest *manifest,
                                    const char *path, sandbox_error *error);
+/* Digests of the first chunks of a part, taken while the rest was still being written. */
+struct sbx_gvisor_early {
+    char path[SBX_GVISOR_PART_PATH];
+    uint8_t (*chunks)[SBX_DIGEST_BYTES]; /* free() */
+    size_t count, room;
+};
+/* Notes them in the part that they are of. */
+void sbx_gvisor_part_know(struct sbx_gvisor_manifest *manifest,
+                          const struct sbx_gvisor_early *early);
+/*
+ * Digests whole chunks of a file that is written from its beginning to its end, as they come,
+ * until `told` has something to say.
+ */
+sandbox_status sbx_gvisor_parts_follow(int directory, const char *path, int told,
+                                       const struct sbx_wait *wait, struct sbx_gvisor_early *early,
+                                       sandbox_error *error);
 /*
  * Reads every part on all processors, and notes the digests, or (`compare`) compares them:
  * "snapshot-damaged" names the part and the piece. `bytes` are what was read.
+ * What is known is not read again to be noted, but it is to be compared.
  */
 sandbox_status sbx_gvisor_parts_digest(int directory, struct sbx_gvisor_manifest *manifest,
                                        bool compare, struct sbx_crew *crew,
@@ -108,6 +127,23 @@ sandbox_status sbx_gvisor_snapshot_prepare(void *state, const struct sbx_record 
 sandbox_status sbx_gvisor_snapshot_remove(void *state, const struct sbx_record *record,
                                           const char *snapshot_id, const struct sbx_wait *wait,
                                           sandbox_error *error);
+
+/* ---- held.c: the files of its root file system that a sandbox holds ---- */
+
+/*
+ * Lists what the workspace's programs have open or mapped of it in "base.list" of the open
+ * directory, and gives the list's digest; `contents` stays "" where it cannot be told. `config` is
+ * the text of the bundle's config.json.
+ */
+sandbox_status sbx_gvisor_held_list(struct sbx_gvisor *driver, const struct sbx_record *record,
+                                    const struct sbx_gvisor_pins *pins, const char *config,
+                                    int directory, char contents[SBX_GVISOR_DIGEST_TEXT],
+                                    sandbox_error *error);
+bool sbx_gvisor_held_has_list(const struct sbx_gvisor_manifest *manifest);
+/* Whether each file in it is as it was: SANDBOX_NOT_RESTORED, "base-changed". */
+sandbox_status sbx_gvisor_held_check(struct sbx_gvisor *driver,
+                                     const struct sbx_gvisor_manifest *manifest, const char *image,
+                                     int directory, sandbox_error *error);
 
 /* ---- side.c: the print of a root file system, taken while something else is waited for ---- */
 
@@ -159,6 +195,8 @@ sandbox_status sbx_gvisor_checkpoint_start(struct sbx_gvisor *driver, const char
                                            const char *place,
                                            const struct sbx_gvisor_runtime *runtime,
                                            const int locks[2], int *told, sandbox_error *error);
+/* Whether this runsc writes its image in one file, from its beginning to its end. */
+bool sbx_gvisor_checkpoint_is_in_order(const struct sbx_gvisor_runtime *runtime);
 /* Until the image is there, or "checkpoint-failed". */
 sandbox_status sbx_gvisor_checkpoint_await(struct sbx_gvisor *driver,
                                            const struct sbx_record *record, int told,
@@ -166,6 +204,9 @@ sandbox_status sbx_gvisor_checkpoint_await(struct sbx_gvisor *driver,
 /* Until it is durable. */
 sandbox_status sbx_gvisor_checkpoint_end(int told, const struct sbx_wait *wait,
                                          sandbox_error *error);
+/* Of a finished one: until the sandbox, which it ends, has ended. */
+void sbx_gvisor_checkpoint_over(struct sbx_gvisor *driver, const struct sbx_record *record,
+                                const struct sbx_wait *wait);
 /* Whether the mark of a finished image is in the open directory, and holds after a restart too. */
 bool sbx_gvisor_checkpoint_finished(int directory);
 /* Until the sandbox writes to no image any more, or is gone. */
