@@ -58,7 +58,7 @@ static sandbox_status settle_options(const sandbox_suspend_options *given,
 /* The checks that the record names come first: whoever made the workspace knows what runs in it. */
 static sandbox_status settle_checks(sandbox_workspace *workspace,
                                     sandbox_suspend_options *options, const struct sbx_wait *wait,
-                                    struct sbx_checks *checks, sandbox_error *error)
+                                    struct sbx_checks *checks, bool *runs, sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_record_clear) struct sbx_record record = {0};
     sandbox_status status =
@@ -68,9 +68,29 @@ static sandbox_status settle_checks(sandbox_workspace *workspace,
     if (status == SANDBOX_OK)
         status = sbx_checks_settle((const char *const *)record.checks, options->checks,
                                    options->check_count, checks, error);
+    *runs = record.state == SANDBOX_STATE_RUNNING && record.operation.kind[0] == '\0';
     options->checks = checks->all;
     options->check_count = checks->count;
     return status;
+}
+
+/*
+ * Shutting others out cuts their connections into the workspace. So the agent is asked once before:
+ * whoever is refused anyhow disturbs nobody. What cannot be asked is left to the suspend itself.
+ */
+static sandbox_status look_first(sandbox_workspace *workspace,
+                                 const sandbox_suspend_options *options,
+                                 const struct sbx_wait *wait, sandbox_error *error)
+{
+    struct sbx_session *session = NULL;
+    struct sbx_gate_activity seen;
+    sandbox_status status = sbx_workspace_session(workspace, wait, &session, NULL);
+    if (status == SANDBOX_OK)
+        status = sbx_gate_activity(session, wait, &seen, NULL);
+    sbx_session_drop(session);
+    return status != SANDBOX_OK
+               ? SANDBOX_OK
+               : sbx_suspend_judge(workspace->name, &seen, options->quiet_ms, error);
 }
 
 static sandbox_status suspend(sandbox_workspace *workspace, const sandbox_suspend_options *given,
@@ -79,6 +99,7 @@ static sandbox_status suspend(sandbox_workspace *workspace, const sandbox_suspen
 {
     struct sbx_wait wait;
     struct sbx_checks checks = {0};
+    bool runs = false;
     struct sbx_suspend_request request = {.checkpoint = checkpoint, .handle = workspace};
     sandbox_suspend_result done = {SANDBOX_SUSPEND_RESULT};
     sandbox_status status = sbx_workspace_check(workspace, error);
@@ -87,7 +108,9 @@ static sandbox_status suspend(sandbox_workspace *workspace, const sandbox_suspen
     if (status == SANDBOX_OK)
         status = settle_options(given, &request.options, error);
     if (status == SANDBOX_OK)
-        status = settle_checks(workspace, &request.options, &wait, &checks, error);
+        status = settle_checks(workspace, &request.options, &wait, &checks, &runs, error);
+    if (status == SANDBOX_OK && runs && !checkpoint && !request.options.force)
+        status = look_first(workspace, &request.options, &wait, error);
     if (status != SANDBOX_OK)
         return status;
     sandbox_client *client = workspace->client;

@@ -228,21 +228,26 @@ static sandbox_status close_gate(struct suspension *suspension, sandbox_error *e
 static sandbox_status ask_activity(struct suspension *suspension, sandbox_error *error)
 {
     struct sbx_gate_activity seen;
-    const char *name = suspension->record.name;
-    uint32_t quiet_ms = suspension->request->options.quiet_ms;
     sbx_events_step(suspension->client, &suspension->record, "activity");
     sandbox_status status =
         sbx_gate_activity(suspension->session, suspension->wait, &seen, error);
-    if (status != SANDBOX_OK)
-        return status;
-    if (seen.tasks > 0 || seen.terminals > 0)
+    if (status == SANDBOX_OK)
+        status = sbx_suspend_judge(suspension->record.name, &seen,
+                                   suspension->request->options.quiet_ms, error);
+    return status == SANDBOX_OK ? ask_checks(suspension, error) : status;
+}
+
+sandbox_status sbx_suspend_judge(const char *name, const struct sbx_gate_activity *seen,
+                                 uint32_t quiet_ms, sandbox_error *error)
+{
+    if (seen->tasks > 0 || seen->terminals > 0)
         return sbx_fail_for(error, SANDBOX_BUSY, "active", "'%s' is active: %s", name,
-                            seen.who[0] != '\0' ? seen.who : "a process that was not named");
-    if (seen.had_traffic && quiet_ms != SANDBOX_FOREVER && seen.traffic_idle_ms < quiet_ms)
+                            seen->who[0] != '\0' ? seen->who : "a process that was not named");
+    if (seen->had_traffic && quiet_ms != SANDBOX_FOREVER && seen->traffic_idle_ms < quiet_ms)
         return sbx_fail_for(error, SANDBOX_BUSY, "active",
                             "'%s' is active: bytes went through a port or a terminal %llu ms ago",
-                            name, (unsigned long long)seen.traffic_idle_ms);
-    return ask_checks(suspension, error);
+                            name, (unsigned long long)seen->traffic_idle_ms);
+    return SANDBOX_OK;
 }
 
 /* A handle whose calls carry the operation's epoch, so that the gate lets them in. */
