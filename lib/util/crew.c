@@ -40,6 +40,11 @@ static void stop(struct sbx_crew *crew, sandbox_status status, const sandbox_err
 
 struct sbx_crew *sbx_crew_new(void)
 {
+    return sbx_crew_of(count_processors());
+}
+
+struct sbx_crew *sbx_crew_of(unsigned hands)
+{
     struct sbx_crew *crew = calloc(1, sizeof *crew);
     if (crew == NULL)
         return NULL;
@@ -47,7 +52,7 @@ struct sbx_crew *sbx_crew_new(void)
     pthread_cond_init(&crew->begun, NULL);
     pthread_cond_init(&crew->finished, NULL);
     crew->size = 1;
-    start_members(crew, count_processors());
+    start_members(crew, hands < SBX_CREW_MAX ? hands : SBX_CREW_MAX);
     return crew;
 }
 

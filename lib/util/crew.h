@@ -18,6 +18,8 @@ struct sbx_crew;
  * cannot be had. NULL: no memory. One thread at a time.
  */
 struct sbx_crew *sbx_crew_new(void);
+/* Of so many hands, for work that waits for the disk. */
+struct sbx_crew *sbx_crew_of(unsigned hands);
 unsigned sbx_crew_size(const struct sbx_crew *crew); /* hands, the caller's too */
 
 /* `hand` is below the crew's size, and no two run with the same one at a time. */

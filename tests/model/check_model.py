@@ -30,11 +30,11 @@ HOLDS = {
     "two owners: suspend, resume, restart; sealed": [*TWO, *ONLY_SUSPEND, *STAYS],
     "two owners: suspend, resume, restart; lost answers": [*TWO, *ONLY_SUSPEND, "LOST_ANSWERS=1"],
     "two owners: delete against everything": [*TWO, "MAY_CHECKPOINT=0"],
-    "two owners: delete against everything; sealed": [*TWO, "MAY_CHECKPOINT=0", *STAYS],
     "two owners: checkpoint": [*TWO, *ONLY_CHECKPOINT, "MISHAPS=0"],
-    "two owners: checkpoint; sealed": [*TWO, *ONLY_CHECKPOINT, *STAYS],
 }
 HOLDS_LONG = {
+    "two owners: delete against everything; sealed": [*TWO, "MAY_CHECKPOINT=0", *STAYS],
+    "two owners: checkpoint; sealed": [*TWO, *ONLY_CHECKPOINT, *STAYS],
     "one owner, five operations": [*ONE, "TURNS=5"],
     "one owner, five operations; sealed": [*ONE, "TURNS=5", *STAYS],
     "two owners: checkpoint; a mishap": [*TWO, *ONLY_CHECKPOINT],

@@ -144,12 +144,6 @@ sandbox_status sbx_gvisor_checkpoint_start(struct sbx_gvisor *driver, const char
     return status;
 }
 
-/* Newer ones have more files, and write pages on several threads. */
-bool sbx_gvisor_checkpoint_is_in_order(const struct sbx_gvisor_runtime *runtime)
-{
-    return runtime->runsc.date < COMPRESSION_SEEN;
-}
-
 sandbox_status sbx_gvisor_checkpoint_await(struct sbx_gvisor *driver,
                                            const struct sbx_record *record, int told,
                                            const struct sbx_wait *wait, sandbox_error *error)

@@ -96,6 +96,9 @@ sandbox_status sbx_gvisor_pins_print(struct sbx_gvisor *driver, const struct sbx
 sandbox_status sbx_gvisor_pins_check(struct sbx_gvisor *driver, const struct sbx_gvisor_pins *pins,
                                      const char *image, const char *contents,
                                      const struct sbx_wait *wait, sandbox_error *error);
+/* Removes folder/name with all that is in it, for as long as the wait lasts. See removal.c. */
+sandbox_status sbx_gvisor_remove(int folder, const char *name, const struct sbx_wait *wait,
+                                 sandbox_error *error);
 /* Held while digests are taken into use, until a file names them. */
 sandbox_status sbx_gvisor_pins_hold(struct sbx_gvisor *driver, const struct sbx_wait *wait,
                                     int *lock, sandbox_error *error);

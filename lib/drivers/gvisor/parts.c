@@ -5,16 +5,13 @@
 #include "util/memory.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define BLOCK      (256u << 10) /* read at a time: it stays in the processor's cache */
 #define SHOW_EVERY (32u << 20)
 
-#define AGAIN_MS   20u
 
 struct reading {
     struct sbx_gvisor_manifest *manifest;
@@ -32,8 +29,6 @@ static sandbox_status open_parts(int directory, struct reading *reading, uint64_
                                  sandbox_error *error);
 static sandbox_status open_part(int directory, const struct sbx_gvisor_part *part, int *fd,
                                 sandbox_error *error);
-static sandbox_status take_early(int fd, struct sbx_hash *hash, uint8_t *block,
-                                 struct sbx_gvisor_early *early, sandbox_error *error);
 static sandbox_status read_chunk(void *data, unsigned hand, uint64_t index, sandbox_error *error);
 static int digest_range(int fd, uint64_t start, uint64_t end, struct sbx_hash *hash,
                         uint8_t *block);
@@ -58,77 +53,6 @@ sandbox_status sbx_gvisor_part_add(int directory, struct sbx_gvisor_manifest *ma
     if (part->chunks == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a manifest");
     manifest->part_count++;
-    return SANDBOX_OK;
-}
-
-void sbx_gvisor_part_know(struct sbx_gvisor_manifest *manifest,
-                          const struct sbx_gvisor_early *early)
-{
-    for (size_t n = 0; n < manifest->part_count; n++) {
-        struct sbx_gvisor_part *part = &manifest->parts[n];
-        size_t whole = (size_t)(part->size / SBX_GVISOR_CHUNK);
-        if (strcmp(part->path, early->path) != 0 || early->count == 0)
-            continue;
-        part->known = early->count < whole ? early->count : whole;
-        memcpy(part->chunks, early->chunks, part->known * sizeof *part->chunks);
-    }
-}
-
-/*
- * A chunk comes every few hundredths of a second, and is made of hundreds of writes: to be told of
- * each would cost more than to look again.
- */
-sandbox_status sbx_gvisor_parts_follow(int directory, const char *path, int told,
-                                       const struct sbx_wait *wait, struct sbx_gvisor_early *early,
-                                       sandbox_error *error)
-{
-    struct stat facts;
-    SBX_ON_EXIT(sbx_close_fd) int fd = -1;
-    SBX_ON_EXIT(sbx_free_text) char *block = malloc(BLOCK);
-    struct sbx_hash *hash = sbx_hash_new();
-    sandbox_status status = block != NULL && hash != NULL
-                                ? SANDBOX_OK
-                                : sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a snapshot");
-    snprintf(early->path, sizeof early->path, "%s", path);
-    while (status == SANDBOX_OK) {
-        struct sbx_wait soon = sbx_wait_within(wait, 0);
-        if (fd < 0)
-            fd = openat(directory, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        bool more = fd >= 0 && fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) &&
-                    (uint64_t)facts.st_size / SBX_GVISOR_CHUNK > early->count;
-        if (more)
-            status = take_early(fd, hash, (uint8_t *)block, early, error);
-        else
-            soon = sbx_wait_within(wait, AGAIN_MS);
-        if (status == SANDBOX_OK && sbx_wait_descriptor(&soon, told, POLLIN, NULL) == SANDBOX_OK)
-            break; /* it is finished, or it has failed: the caller will hear */
-        if (status == SANDBOX_OK)
-            status = sbx_wait_check(wait, error);
-    }
-    sbx_hash_free(hash);
-    return status;
-}
-
-static sandbox_status take_early(int fd, struct sbx_hash *hash, uint8_t *block,
-                                 struct sbx_gvisor_early *early, sandbox_error *error)
-{
-    if (early->count == early->room) {
-        size_t room = early->room == 0 ? 64 : 2 * early->room;
-        void *larger = realloc(early->chunks, room * sizeof *early->chunks);
-        if (larger == NULL)
-            return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a snapshot");
-        early->chunks = larger;
-        early->room = room;
-    }
-    uint64_t start = early->count * (uint64_t)SBX_GVISOR_CHUNK;
-    /* What is on its way to the disk by now is not waited for at the end. */
-    (void)sync_file_range(fd, (off_t)start, SBX_GVISOR_CHUNK, SYNC_FILE_RANGE_WRITE);
-    int number = digest_range(fd, start, start + SBX_GVISOR_CHUNK, hash, block);
-    if (!sbx_hash_end(hash, early->chunks[early->count]) && number == 0)
-        number = ENOMEM;
-    if (number != 0)
-        return sbx_fail_errno(error, number, "cannot read '%s' of the snapshot", early->path);
-    early->count++;
     return SANDBOX_OK;
 }
 
@@ -211,10 +135,6 @@ static sandbox_status read_chunk(void *data, unsigned hand, uint64_t index, sand
     uint64_t chunk = index - reading->first[n], start = chunk * SBX_GVISOR_CHUNK;
     uint64_t end = part->size - start < SBX_GVISOR_CHUNK ? part->size : start + SBX_GVISOR_CHUNK;
     uint8_t digest[SBX_DIGEST_BYTES];
-    if (!reading->compare && chunk < part->known) {
-        show(reading, end - start);
-        return SANDBOX_OK;
-    }
     int number =
         digest_range(reading->files[n], start, end, reading->hashes[hand], reading->blocks[hand]);
     if (!sbx_hash_end(reading->hashes[hand], digest) && number == 0)

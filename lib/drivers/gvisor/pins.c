@@ -16,7 +16,6 @@
  */
 
 #include "drivers/gvisor/gvisor.h"
-#include "drivers/gvisor/walk.h"
 #include "util/fail.h"
 #include "util/file.h"
 #include "util/log.h"
@@ -43,14 +42,6 @@ struct named {
     size_t count, room;
 };
 
-/* A tree whose files go first. */
-struct removal {
-    int tree;
-    pthread_mutex_t mutex; /* guards what follows */
-    char **paths;          /* of its directories */
-    size_t count, room;
-};
-
 static sandbox_status find(struct sbx_gvisor *driver, const char *kind, const char *digest,
                            sandbox_error *error);
 static void read_pins(const cJSON *object, const char *prefix, struct sbx_gvisor_pins *out);
@@ -61,13 +52,6 @@ static void free_named(struct named *named);
 static void condemn(struct sbx_gvisor *driver, const char *kind, const struct named *named);
 static void remove_condemned(struct sbx_gvisor *driver, const char *kind,
                              const struct sbx_wait *wait);
-static sandbox_status remove_tree(int folder, const char *name, const struct sbx_wait *wait,
-                                  sandbox_error *error);
-static sandbox_status remove_files(void *data, const char *path, struct sbx_walk_list *below,
-                                   sandbox_error *error);
-static sandbox_status note_directory(struct removal *removal, const char *path,
-                                     sandbox_error *error);
-static void end_removal(struct removal *removal);
 
 sandbox_status sbx_gvisor_pins_of(struct sbx_gvisor *driver, const char *id,
                                   struct sbx_gvisor_pins *out, sandbox_error *error)
@@ -368,78 +352,9 @@ static void remove_condemned(struct sbx_gvisor *driver, const char *kind,
         if (strncmp(name, "gone.", 5) != 0)
             continue;
         sandbox_error error = {0};
-        status = remove_tree(dirfd(folder), name, wait, &error);
+        status = sbx_gvisor_remove(dirfd(folder), name, wait, &error);
         if (status != SANDBOX_OK && status != SANDBOX_TIMED_OUT)
             sbx_log(SANDBOX_LOG_WARNING, "%s", error.message);
     }
     closedir(folder);
-}
-
-/* For as long as the wait lasts: the files on all cores, then the directories, deepest first. */
-static sandbox_status remove_tree(int folder, const char *name, const struct sbx_wait *wait,
-                                  sandbox_error *error)
-{
-    static const char *const first[] = {".", NULL};
-    SBX_ON_EXIT(end_removal) struct removal removal = {.tree = -1};
-    pthread_mutex_init(&removal.mutex, NULL);
-    removal.tree = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (removal.tree < 0 && errno == ENOENT)
-        return SANDBOX_OK; /* somebody else was faster */
-    if (removal.tree < 0)
-        return sbx_fail_errno(error, errno, "cannot remove '%s'", name);
-    sandbox_status status = sbx_walk(first, remove_files, &removal, wait, error);
-    for (size_t n = removal.count; n > 0 && status == SANDBOX_OK; n--) {
-        (void)unlinkat(removal.tree, removal.paths[n - 1], AT_REMOVEDIR);
-        status = sbx_wait_check(wait, error);
-    }
-    return status != SANDBOX_OK ? status : sbx_tree_remove(folder, name, error);
-}
-
-/* A walk goes down level by level, so that the paths stand in the order of their depth. */
-static sandbox_status remove_files(void *data, const char *path, struct sbx_walk_list *below,
-                                   sandbox_error *error)
-{
-    struct removal *removal = data;
-    DIR *directory = open_folder(removal->tree, path);
-    if (directory == NULL)
-        return SANDBOX_OK; /* the last call says what cannot be removed */
-    sandbox_status status = SANDBOX_OK;
-    for (const char *name; status == SANDBOX_OK && (name = next_name(directory)) != NULL;) {
-        if (unlinkat(dirfd(directory), name, 0) < 0 && errno == EISDIR)
-            status = sbx_walk_add(below, path, name, error);
-    }
-    closedir(directory);
-    if (status != SANDBOX_OK)
-        return status;
-    pthread_mutex_lock(&removal->mutex);
-    status = note_directory(removal, path, error);
-    pthread_mutex_unlock(&removal->mutex);
-    return status;
-}
-
-static sandbox_status note_directory(struct removal *removal, const char *path,
-                                     sandbox_error *error)
-{
-    if (removal->count == removal->room) {
-        size_t room = removal->room == 0 ? 1024 : removal->room * 2;
-        char **larger = realloc(removal->paths, room * sizeof *larger);
-        if (larger == NULL)
-            return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory to remove a tree");
-        removal->paths = larger;
-        removal->room = room;
-    }
-    removal->paths[removal->count] = sbx_copy(path);
-    if (removal->paths[removal->count] == NULL)
-        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory to remove a tree");
-    removal->count++;
-    return SANDBOX_OK;
-}
-
-static void end_removal(struct removal *removal)
-{
-    for (size_t n = 0; n < removal->count; n++)
-        free(removal->paths[n]);
-    free(removal->paths);
-    sbx_close_fd(&removal->tree);
-    pthread_mutex_destroy(&removal->mutex);
 }

@@ -90,6 +90,9 @@ sandbox_status sbx_gvisor_snapshot_remove(void *state, const struct sbx_record *
     if (status == SANDBOX_OK && renameat(driver->directory, path, driver->directory, away) < 0 &&
         errno != ENOENT)
         status = sbx_fail_errno(error, errno, "cannot remove the snapshot '%s'", snapshot_id);
+    /* Whatever of it is not done in the caller's time: half of it is no use to anybody. */
+    if (status == SANDBOX_OK)
+        (void)sbx_gvisor_remove(driver->directory, away, wait, NULL);
     if (status == SANDBOX_OK)
         status = sbx_tree_remove(driver->directory, away, error);
     if (status == SANDBOX_OK)

@@ -30,7 +30,6 @@ struct sbx_gvisor_part {
     uint64_t size;
     uint8_t (*chunks)[SBX_DIGEST_BYTES]; /* of every SBX_GVISOR_CHUNK bytes */
     size_t chunk_count;
-    size_t known; /* of the first of them, while a snapshot is made */
 };
 
 struct sbx_gvisor_manifest {
@@ -70,26 +69,9 @@ uint64_t sbx_gvisor_manifest_bytes(const struct sbx_gvisor_manifest *manifest);
 /* Adds a file and its size. */
 sandbox_status sbx_gvisor_part_add(int directory, struct sbx_gvisor_manifest *manifest,
                                    const char *path, sandbox_error *error);
-/* Digests of the first chunks of a part, taken while the rest was still being written. */
-struct sbx_gvisor_early {
-    char path[SBX_GVISOR_PART_PATH];
-    uint8_t (*chunks)[SBX_DIGEST_BYTES]; /* free() */
-    size_t count, room;
-};
-/* Notes them in the part that they are of. */
-void sbx_gvisor_part_know(struct sbx_gvisor_manifest *manifest,
-                          const struct sbx_gvisor_early *early);
-/*
- * Digests whole chunks of a file that is written from its beginning to its end, as they come,
- * until `told` has something to say.
- */
-sandbox_status sbx_gvisor_parts_follow(int directory, const char *path, int told,
-                                       const struct sbx_wait *wait, struct sbx_gvisor_early *early,
-                                       sandbox_error *error);
 /*
  * Reads every part on all processors, and notes the digests, or (`compare`) compares them:
  * "snapshot-damaged" names the part and the piece. `bytes` are what was read.
- * What is known is not read again to be noted, but it is to be compared.
  */
 sandbox_status sbx_gvisor_parts_digest(int directory, struct sbx_gvisor_manifest *manifest,
                                        bool compare, struct sbx_crew *crew,
@@ -195,8 +177,6 @@ sandbox_status sbx_gvisor_checkpoint_start(struct sbx_gvisor *driver, const char
                                            const char *place,
                                            const struct sbx_gvisor_runtime *runtime,
                                            const int locks[2], int *told, sandbox_error *error);
-/* Whether this runsc writes its image in one file, from its beginning to its end. */
-bool sbx_gvisor_checkpoint_is_in_order(const struct sbx_gvisor_runtime *runtime);
 /* Until the image is there, or "checkpoint-failed". */
 sandbox_status sbx_gvisor_checkpoint_await(struct sbx_gvisor *driver,
                                            const struct sbx_record *record, int told,

@@ -39,8 +39,6 @@ struct making {
     int list; /* files.list while it is written */
     struct sbx_bytes lines;
     uint64_t copied;
-    bool in_order; /* the image is written so that it can be followed */
-    struct sbx_gvisor_early early;
 };
 
 static sandbox_status begin(struct making *making, struct sbx_gvisor *driver,
@@ -142,7 +140,6 @@ static void end_making(struct making *making)
     sbx_gvisor_manifest_clear(&making->manifest);
     sbx_crew_free(making->crew);
     sbx_bytes_free(&making->lines);
-    free(making->early.chunks);
     sbx_close_fd(&making->list);
     sbx_close_fd(&making->told);
     sbx_close_fd(&making->channels);
@@ -213,11 +210,10 @@ static sandbox_status take_memory(struct making *making, sandbox_error *error)
         forget(making);
         return status;
     }
-    making->in_order = sbx_gvisor_checkpoint_is_in_order(&runtime);
     return checkpoint(making, error);
 }
 
-/* The copies of files, a look at all of the base, and digests go on while runsc writes. */
+/* The copies of files, and a look at all of the base, go on while runsc writes. */
 static sandbox_status checkpoint(struct making *making, sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_gvisor_side_join) struct sbx_gvisor_side side = {0};
@@ -229,9 +225,6 @@ static sandbox_status checkpoint(struct making *making, sandbox_error *error)
                                        making->record->image, NULL, making->wait, &why);
     if (copied == SANDBOX_OK)
         copied = copy_tree(making, &why);
-    if (copied == SANDBOX_OK && making->in_order)
-        copied = sbx_gvisor_parts_follow(making->directory, "image/checkpoint.img", making->told,
-                                         making->wait, &making->early, &why);
     sandbox_status status = SANDBOX_OK;
     if (copied != SANDBOX_TIMED_OUT && copied != SANDBOX_CANCELLED)
         status = sbx_gvisor_checkpoint_await(making->driver, making->record, making->told,
@@ -404,7 +397,6 @@ static sandbox_status complete(struct making *making, sandbox_error *error)
     struct sbx_gvisor_manifest *manifest = &making->manifest;
     char digest[SBX_HASH_TEXT];
     sandbox_status status = list_parts(making, error);
-    sbx_gvisor_part_know(manifest, &making->early);
     if (status == SANDBOX_OK)
         status = sbx_gvisor_parts_digest(making->directory, manifest, false, making->crew,
                                          making->progress, making->wait, NULL, error);

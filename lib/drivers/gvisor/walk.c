@@ -29,8 +29,15 @@ static void end(struct walk *walk);
 sandbox_status sbx_walk(const char *const *first, sbx_walk_visit *visit, void *data,
                         const struct sbx_wait *wait, sandbox_error *error)
 {
+    return sbx_walk_by(0, first, visit, data, wait, error);
+}
+
+sandbox_status sbx_walk_by(unsigned hands, const char *const *first, sbx_walk_visit *visit,
+                           void *data, const struct sbx_wait *wait, sandbox_error *error)
+{
     SBX_ON_EXIT(end) struct walk walk = {.visit = visit, .data = data};
-    SBX_ON_EXIT(sbx_crew_end) struct sbx_crew *crew = sbx_crew_new();
+    SBX_ON_EXIT(sbx_crew_end)
+    struct sbx_crew *crew = hands == 0 ? sbx_crew_new() : sbx_crew_of(hands);
     if (crew == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a walk");
     sandbox_status status = SANDBOX_OK;
