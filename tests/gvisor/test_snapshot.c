@@ -152,6 +152,8 @@ static char *host(const char *below)
     return path;
 }
 
+static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 static void shell(const char *format, ...)
 {
     char command[1024] = "exec 2>&1; cd ";
