@@ -35,12 +35,13 @@ sandbox_status sbx_gate_token(sandbox_client *client, const char *id, const char
 
 sandbox_status sbx_gate_connect(sandbox_client *client, const struct sbx_record *record,
                                 const uint8_t *token, const struct sbx_wait *wait,
-                                struct sbx_session **out, sandbox_error *error)
+                                struct sbx_session **out, struct sbx_health *health,
+                                sandbox_error *error)
 {
     for (unsigned tries = 0;; tries++) {
         struct sbx_channel channel = SBX_CHANNEL;
         struct sbx_session *session = NULL;
-        struct sbx_health health;
+        struct sbx_health seen;
         struct sbx_wait soon = sbx_wait_within(wait, ANSWER_MS);
         sandbox_status status =
             client->driver->connect(client->state, record, &soon, &channel, error);
@@ -49,8 +50,10 @@ sandbox_status sbx_gate_connect(sandbox_client *client, const struct sbx_record 
         if (status == SANDBOX_OK && token != NULL)
             sbx_session_identify(session, token, record->epoch);
         if (status == SANDBOX_OK)
-            status = sbx_gate_health(session, &soon, &health, error);
+            status = sbx_gate_health(session, &soon, &seen, error);
         if (status == SANDBOX_OK) {
+            if (health != NULL)
+                *health = seen;
             *out = session;
             return SANDBOX_OK;
         }

@@ -15,14 +15,6 @@ sandbox_status sbx_gate_token(sandbox_client *client, const char *id, const char
                               uint32_t *key_id, const struct sbx_wait *wait,
                               uint8_t token[SBX_TOKEN_BYTES], sandbox_error *error);
 
-/*
- * A session with the recorded incarnation's agent that carries this token (NULL: none) and the
- * record's epoch. Freshly started agents may refuse at first: tried a few times.
- */
-sandbox_status sbx_gate_connect(sandbox_client *client, const struct sbx_record *record,
-                                const uint8_t *token, const struct sbx_wait *wait,
-                                struct sbx_session **out, sandbox_error *error);
-
 struct sbx_health {
     Sandbox__V1__Gate gate;
     uint32_t protocol, epoch;
@@ -30,6 +22,17 @@ struct sbx_health {
     bool has_workspace_id;
     uint8_t workspace_id[SBX_ID_BYTES];
 };
+
+/*
+ * A session with the recorded incarnation's agent that carries this token (NULL: none) and the
+ * record's epoch. Freshly started agents may refuse at first: tried a few times. `health` (NULL
+ * allowed) is what it answered.
+ */
+sandbox_status sbx_gate_connect(sandbox_client *client, const struct sbx_record *record,
+                                const uint8_t *token, const struct sbx_wait *wait,
+                                struct sbx_session **out, struct sbx_health *health,
+                                sandbox_error *error);
+
 sandbox_status sbx_gate_health(struct sbx_session *session, const struct sbx_wait *wait,
                                struct sbx_health *out, sandbox_error *error);
 

@@ -151,9 +151,8 @@ static sandbox_status reopen_once(sandbox_client *client, struct sbx_record *rec
     struct sbx_health health;
     struct sbx_proven proven = {.hash = ""};
     struct sbx_opening opening = {.token = token, .keep_environment = true};
-    sandbox_status status = sbx_gate_connect(client, record, token, wait, &session, error);
-    if (status == SANDBOX_OK)
-        status = sbx_gate_health(session, wait, &health, error);
+    sandbox_status status =
+        sbx_gate_connect(client, record, token, wait, &session, &health, error);
     /* It is the very incarnation that was sealed: its own word for the seal is good enough. */
     if (status == SANDBOX_OK && health.gate == SANDBOX__V1__GATE__GATE_SEALED)
         status = sbx_gate_prove(session, record->epoch, wait, &proven, error);

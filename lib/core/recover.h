@@ -48,6 +48,9 @@ sandbox_status sbx_record_keep_made(struct sbx_record *record, void *made, sandb
 sandbox_status sbx_record_adopt_run(struct sbx_record *record, void *unused,
                                     sandbox_error *error);
 
+/* The instance is known to hold nothing that counts: it may go like any other. */
+sandbox_status sbx_record_forget_precious(struct sbx_record *record, void *unused,
+                                          sandbox_error *error);
 /* Nothing is being made any more; a struct sbx_snapshot that is complete is kept, NULL for none. */
 sandbox_status sbx_record_clear_making(struct sbx_record *record, void *made,
                                        sandbox_error *error);

@@ -15,8 +15,8 @@ static sandbox_status judge_restored(sandbox_client *client, struct sbx_record *
                                      sandbox_error *error);
 
 /* It is known to hold nothing: then it may go like any other. */
-static sandbox_status forget_precious(struct sbx_record *record, void *unused,
-                                      sandbox_error *error)
+sandbox_status sbx_record_forget_precious(struct sbx_record *record, void *unused,
+                                          sandbox_error *error)
 {
     record->precious = false;
     return SANDBOX_OK;
@@ -41,7 +41,8 @@ sandbox_status sbx_settle_resume(sandbox_client *client, struct sbx_record *reco
         return status;
     if (state == SANDBOX_STATE_SUSPENDED && record->precious)
         status = sbx_operation_step(client, record,
-                                    (struct sbx_step){.step = "back", .also = forget_precious},
+                                    (struct sbx_step){.step = "back",
+                                                      .also = sbx_record_forget_precious},
                                     wait, error);
     if (status != SANDBOX_OK || state == SANDBOX_STATE_RUNNING)
         return status;
@@ -75,7 +76,7 @@ static sandbox_status open_with_next(sandbox_client *client, struct sbx_record *
     sandbox_status status = sbx_gate_token(client, record->id, record->next_run,
                                            &record->next_key_id, wait, token, error);
     if (status == SANDBOX_OK)
-        status = sbx_gate_connect(client, record, token, wait, &session, error);
+        status = sbx_gate_connect(client, record, token, wait, &session, NULL, error);
     if (status == SANDBOX_OK)
         status = sbx_gate_open(client, record, session, &opening, wait, NULL, error);
     sbx_session_drop(session);
@@ -102,7 +103,7 @@ static sandbox_status shut_out_older(sandbox_client *client, struct sbx_record *
     sandbox_status status =
         sbx_gate_token(client, record->id, from->run, &key_id, wait, token, error);
     if (status == SANDBOX_OK)
-        status = sbx_gate_connect(client, record, token, wait, &session, error);
+        status = sbx_gate_connect(client, record, token, wait, &session, NULL, error);
     sbx_wipe(token, sizeof token);
     if (status != SANDBOX_OK)
         return status;
@@ -124,9 +125,7 @@ static sandbox_status look_at_gate(sandbox_client *client, const struct sbx_reco
                                    sandbox_error *error)
 {
     struct sbx_session *session = NULL;
-    sandbox_status status = sbx_gate_connect(client, record, NULL, wait, &session, error);
-    if (status == SANDBOX_OK)
-        status = sbx_gate_health(session, wait, health, error);
+    sandbox_status status = sbx_gate_connect(client, record, NULL, wait, &session, health, error);
     sbx_session_drop(session);
     return status;
 }

@@ -28,7 +28,6 @@ struct revival {
     struct sbx_reporter reporter;
     struct sbx_session *session;
     bool cold;       /* a fresh instance over the live files: nothing is proven */
-    bool has_memory; /* of the agent that was sealed */
 };
 
 static sandbox_status verify(struct revival *revival, sandbox_error *error);
@@ -160,13 +159,6 @@ static sandbox_status attempt(struct revival *revival, sandbox_error *error)
     }
 }
 
-static sandbox_status forget_precious(struct sbx_record *record, void *unused,
-                                      sandbox_error *error)
-{
-    record->precious = false;
-    return SANDBOX_OK;
-}
-
 /*
  * An instance that was kept sealed, since the platform's evidence was late, is still there after
  * a block; then it only has to prove itself.
@@ -202,7 +194,7 @@ static sandbox_status restore(struct revival *revival, sandbox_error *error)
         return status;
     revival->result->attempts++;
     struct sbx_step step = {.step = "prove", .incarnation = revival->restored.incarnation,
-                            .also = forget_precious};
+                            .also = sbx_record_forget_precious};
     status = sbx_operation_step(revival->client, record, step, revival->wait, error);
     if (status != SANDBOX_OK)
         return status;
@@ -235,25 +227,16 @@ static sandbox_status connect_agent(struct revival *revival, struct sbx_health *
                                 &snapshot->key_id, revival->wait, token, error);
     if (status == SANDBOX_OK)
         status = sbx_gate_connect(revival->client, revival->record, sealed ? token : NULL,
-                                  revival->wait, &revival->session, error);
+                                  revival->wait, &revival->session, health, error);
     sbx_wipe(token, sizeof token);
-    if (status == SANDBOX_OK)
-        status = sbx_gate_health(revival->session, revival->wait, health, error);
     return status;
-}
-
-/* The caller has gone, or the machine has no more: nothing was learnt about the instance. */
-static bool is_ours(const struct revival *revival, sandbox_status status)
-{
-    return status == SANDBOX_CANCELLED || status == SANDBOX_NO_MEMORY ||
-           (status == SANDBOX_TIMED_OUT &&
-            sbx_wait_check(revival->wait, NULL) == SANDBOX_CANCELLED);
 }
 
 static sandbox_status judge_answer(struct revival *revival, sandbox_status status,
                                    sandbox_error *error)
 {
-    if (is_ours(revival, status))
+    /* The caller has gone, or the machine has no more: nothing was learnt about the instance. */
+    if (status == SANDBOX_CANCELLED || status == SANDBOX_NO_MEMORY)
         return status;
     if (status == SANDBOX_UNAVAILABLE || status == SANDBOX_TIMED_OUT ||
         status == SANDBOX_UNKNOWN) {
@@ -298,7 +281,6 @@ static sandbox_status prove(struct revival *revival, sandbox_error *error)
         return not_proven(revival, "its memory is a fresh one", error);
     if (!proven.in_file)
         return not_proven(revival, "its files are not the sealed ones", error);
-    revival->has_memory = proven.in_memory;
     revival->result->proof = proven.in_memory ? SANDBOX_PROOF_MEMORY : SANDBOX_PROOF_FILES;
     return await_evidence(revival, error);
 }
@@ -344,13 +326,11 @@ static sandbox_status start_cold(struct revival *revival, sandbox_error *error)
     revival->result->attempts++;
     revival->result->proof = SANDBOX_PROOF_NONE;
     struct sbx_step step = {.step = "prove", .incarnation = incarnation,
-                            .also = forget_precious};
+                            .also = sbx_record_forget_precious};
     status = sbx_operation_step(revival->client, record, step, revival->wait, error);
     if (status == SANDBOX_OK)
         status = sbx_gate_connect(revival->client, record, NULL, revival->wait,
-                                  &revival->session, error);
-    if (status == SANDBOX_OK)
-        status = sbx_gate_health(revival->session, revival->wait, &health, error);
+                                  &revival->session, &health, error);
     if (status == SANDBOX_OK && health.gate != SANDBOX__V1__GATE__GATE_NOT_OPENED)
         status = not_proven(revival, "its agent is not a fresh one", error);
     return status;
@@ -442,7 +422,7 @@ static sandbox_status block(struct revival *revival, bool discards, const struct
             return status;
         step.incarnation = "";
         /* No Open was sent; the word of it may stand there by a write whose answer was lost. */
-        step.also = forget_precious;
+        step.also = sbx_record_forget_precious;
     }
     return sbx_operation_step(revival->client, revival->record, step, wait, error);
 }

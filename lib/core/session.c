@@ -2,12 +2,12 @@
 
 #include "core/session.h"
 #include "core/client.h"
+#include "core/gate.h"
 #include "core/janitor.h"
 #include "core/lifecycle.h"
 #include "core/operation.h"
 #include "core/recover.h"
 #include "core/store.h"
-#include "guard.pb-c.h"
 #include "util/fail.h"
 #include "util/log.h"
 #include "util/memory.h"
@@ -259,25 +259,19 @@ static sandbox_status connect_workspace(sandbox_workspace *workspace,
 static sandbox_status check_hello(struct sbx_session *session, const struct sbx_record *record,
                                   const struct sbx_wait *wait, sandbox_error *error)
 {
-    Sandbox__V1__HealthRequest request = SANDBOX__V1__HEALTH_REQUEST__INIT;
-    ProtobufCMessage *reply = NULL;
-    struct sbx_wait soon = sbx_wait_within(wait, HELLO_MS);
-    sandbox_status status =
-        sbx_session_call(session, "/sandbox.v1.Guard/Health", &request.base, true,
-                         &sandbox__v1__health_reply__descriptor, &soon, &reply, error);
+    struct sbx_health health;
+    sandbox_status status = sbx_gate_health(session, wait, &health, error);
     if (status != SANDBOX_OK)
         return status;
-    const Sandbox__V1__HealthReply *health = (const Sandbox__V1__HealthReply *)reply;
     uint8_t id[SBX_ID_BYTES] = {0};
     (void)sbx_id_parse(record->id, id);
-    if (health->gate != SANDBOX__V1__GATE__GATE_OPEN)
+    if (health.gate != SANDBOX__V1__GATE__GATE_OPEN)
         status = sbx_fail_for(error, SANDBOX_UNAVAILABLE, "not-opened",
                               "the agent of '%s' has not been opened", record->name);
-    else if (health->workspace_id.len != sizeof id ||
-             memcmp(health->workspace_id.data, id, sizeof id) != 0)
+    else if (!health.has_workspace_id ||
+             memcmp(health.workspace_id, id, sizeof id) != 0)
         status = sbx_fail_for(error, SANDBOX_CONFLICT, "other-workspace",
                               "the agent that answered is not that of '%s'", record->name);
-    protobuf_c_message_free_unpacked(reply, NULL);
     return status;
 }
 

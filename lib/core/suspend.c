@@ -198,7 +198,7 @@ static sandbox_status connect_agent(struct suspension *suspension,
         sbx_session_drop(ready);
     }
     return sbx_gate_connect(suspension->client, record, token, suspension->wait,
-                            &suspension->session, error);
+                            &suspension->session, NULL, error);
 }
 
 static sandbox_status close_gate(struct suspension *suspension, sandbox_error *error)
