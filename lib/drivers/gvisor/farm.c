@@ -9,6 +9,7 @@
 
 #include "drivers/gvisor/gvisor.h"
 #include "drivers/gvisor/walk.h"
+#include "util/beneath.h"
 #include "util/fail.h"
 #include "util/file.h"
 #include "util/memory.h"
@@ -17,13 +18,11 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
-#include <linux/openat2.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -114,11 +113,7 @@ static sandbox_status link_directory(void *data, const char *path, struct sbx_wa
                                      sandbox_error *error)
 {
     struct farm *farm = data;
-    struct open_how how = {
-        .flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
-    };
-    int from = (int)syscall(SYS_openat2, farm->from, path, &how, sizeof how);
+    int from = sbx_beneath_open(farm->from, path, O_RDONLY | O_DIRECTORY, 0);
     if (from < 0 && errno == ENOENT)
         return SANDBOX_OK; /* it vanished */
     DIR *directory = from < 0 ? NULL : fdopendir(from);

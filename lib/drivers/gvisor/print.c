@@ -9,6 +9,7 @@
 
 #include "drivers/gvisor/gvisor.h"
 #include "drivers/gvisor/walk.h"
+#include "util/beneath.h"
 #include "util/bytes.h"
 #include "util/fail.h"
 #include "util/memory.h"
@@ -16,11 +17,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define LINES_MAX (256u << 20) /* of one directory; some million entries */
@@ -71,11 +70,7 @@ static sandbox_status print_directory(void *data, const char *path, struct sbx_w
                                       sandbox_error *error)
 {
     struct print *print = data;
-    struct open_how how = {
-        .flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
-    };
-    int fd = (int)syscall(SYS_openat2, print->root, path, &how, sizeof how);
+    int fd = sbx_beneath_open(print->root, path, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0 && (errno == ENOENT || errno == EXDEV))
         return SANDBOX_OK; /* it vanished; or a mount, which a workspace does not see */
     DIR *directory = fd < 0 ? NULL : fdopendir(fd);

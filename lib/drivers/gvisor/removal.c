@@ -6,6 +6,7 @@
 
 #include "drivers/gvisor/gvisor.h"
 #include "drivers/gvisor/walk.h"
+#include "util/beneath.h"
 #include "util/fail.h"
 #include "util/file.h"
 #include "util/memory.h"
@@ -56,7 +57,7 @@ static sandbox_status remove_files(void *data, const char *path, struct sbx_walk
                                    sandbox_error *error)
 {
     struct removal *removal = data;
-    int fd = openat(removal->tree, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = sbx_beneath_open(removal->tree, path, O_RDONLY | O_DIRECTORY, 0); /* into no mount */
     DIR *directory = fd < 0 ? NULL : fdopendir(fd);
     if (directory == NULL) {
         sbx_close_fd(&fd);
