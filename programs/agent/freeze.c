@@ -5,12 +5,14 @@
 #include "processes.h"
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#define STOP_MS_MAX   10000u
-#define ORDERLY_MS    3000u /* then in any order: what forks all the time has none */
-#define PAUSE_MS_MAX  16u
-#define CLEAN_LOOKS   2u /* one alone may miss what was born behind its back */
+#define STOP_MS_MAX  10000u
+#define ORDERLY_MS   3000u /* then in any order: what forks all the time has none */
+#define AGAIN_MS     200u
+#define PAUSE_MS_MAX 16u
+#define CLEAN_LOOKS  2u /* one alone may miss what was born behind its back */
 
 static struct {
     void (*done)(const struct agent_freeze_result *result);
@@ -23,8 +25,10 @@ static struct {
 } freeze;
 
 static void look(void *user_data);
-static bool stop_some(struct agent_seen *seen, size_t count, bool orderly, pid_t *running);
+static bool stop_some(struct agent_seen *seen, size_t count, uint64_t passed_ms, pid_t *running);
 static bool may_stop(const struct agent_seen *seen, size_t count, const struct agent_seen *one);
+static void stop(pid_t pid, bool again);
+static bool is_remembered(pid_t pid);
 static bool remember(pid_t pid);
 static void finish(bool complete, pid_t running);
 static unsigned depth_of(const struct agent_seen *seen, size_t count, const struct agent_seen *one);
@@ -61,7 +65,7 @@ static void look(void *user_data)
         finish(false, 0);
         return;
     }
-    bool remembered = stop_some(seen, count, passed_ms < ORDERLY_MS, &running);
+    bool remembered = stop_some(seen, count, passed_ms, &running);
     free(seen);
     freeze.clean = running == 0 ? freeze.clean + 1 : 0;
     if (freeze.clean == CLEAN_LOOKS) {
@@ -77,24 +81,42 @@ static void look(void *user_data)
 }
 
 /* One round. False: no memory. `running`: one of those that do not stand still yet. */
-static bool stop_some(struct agent_seen *seen, size_t count, bool orderly, pid_t *running)
+static bool stop_some(struct agent_seen *seen, size_t count, uint64_t passed_ms, pid_t *running)
 {
+    bool orderly = passed_ms<ORDERLY_MS, again = passed_ms> AGAIN_MS;
     for (size_t at = 0; at < count; at++) {
         if (!seen[at].ours || agent_seen_stands_still(&seen[at]))
             continue;
         *running = seen[at].pid;
         if (orderly && !may_stop(seen, count, &seen[at]))
             continue;
+        bool told = is_remembered(seen[at].pid);
         if (!remember(seen[at].pid))
             return false;
-        kill(seen[at].pid, SIGSTOP);
+        stop(seen[at].pid, told && again);
     }
     return true;
 }
 
-/* Its parent is seen to stand still, and will not notice. */
+/*
+ * The sentry of 2022 may forget to wake a process that had lent its memory to a child when the
+ * signal came. A second one of the kind is nothing new to it, one for a thread is.
+ */
+static void stop(pid_t pid, bool again)
+{
+    kill(pid, SIGSTOP);
+    if (again)
+        syscall(SYS_tgkill, pid, pid, SIGSTOP);
+}
+
+/*
+ * Its parent is seen to stand still, and will not notice. Who sleeps without hearing signals has
+ * most likely lent its memory to a child, and stops when it has it back.
+ */
 static bool may_stop(const struct agent_seen *seen, size_t count, const struct agent_seen *one)
 {
+    if (one->state == 'D')
+        return false;
     if (one->parent == getpid())
         return true;
     const struct agent_seen *parent = find(seen, count, one->parent);
@@ -109,11 +131,17 @@ static size_t place_of(pid_t pid)
     return at;
 }
 
+static bool is_remembered(pid_t pid)
+{
+    size_t at = place_of(pid);
+    return at < freeze.count && freeze.pids[at] == pid;
+}
+
 /* Before it is stopped: nobody may be forgotten. */
 static bool remember(pid_t pid)
 {
     size_t at = place_of(pid);
-    if (at < freeze.count && freeze.pids[at] == pid)
+    if (is_remembered(pid))
         return true;
     if (freeze.count == freeze.room) {
         size_t room = freeze.room == 0 ? 64 : freeze.room * 2;

@@ -15,14 +15,17 @@
 
 #define PARK_MS_MAX    5000
 #define LOOK_AGAIN_MS  10
+#define TELL_AGAIN_MS  200 /* the sentry of 2022 does not always wake who it has a signal for */
 #define PROCESSES_MAX  65536u
 #define SOCKETS_MAX    65536u
 #define MAP_LINES_MAX  (1u << 17)
 #define MAP_LINE_BYTES (4096 + 128)
+#define STAT_BYTES     1024
 
 /*
  * A child between fork and exec has all that its parent shows, but would die of a signal that comes
- * while it becomes another program. So nobody is judged before it was seen for that long.
+ * while it becomes another program. So nobody is judged before it was seen for that long, and
+ * nobody is told anything who borrows its parent's memory: what the parent does is done for both.
  */
 #define SETTLED_MS 100
 
@@ -30,9 +33,9 @@
 struct seen {
     pid_t pid;
     unsigned long long start; /* a number alone may become another's */
-    bool at_risk, told;
-    unsigned pages; /* enum parking_answer; 0: it shows nothing */
-    int64_t since_ms;
+    bool borrows;
+    unsigned pages;            /* enum parking_answer; 0: it shows nothing */
+    int64_t since_ms, told_ms; /* told_ms: the last time; 0: never */
 };
 
 struct seen_list {
@@ -53,7 +56,8 @@ struct sockets {
 
 static bool look(bool at_risk_only, struct seen_list *out);
 static bool add_seen(struct seen_list *list, const struct seen *seen);
-static bool read_start(pid_t pid, unsigned long long *start);
+static bool read_stat(pid_t pid, unsigned long long *start, pid_t *parent);
+static bool has_lent(pid_t parent);
 static bool is_at_risk(pid_t pid);
 static bool holds(pid_t pid, const struct sockets *sockets);
 static void read_sockets(pid_t pid, const char *name, struct sockets *out);
@@ -63,6 +67,7 @@ static size_t judge(struct agent_park *park, struct seen_list *now, bool is_last
                     struct agent_park_report *report);
 static const struct seen *find(const struct seen_list *list, const struct seen *wanted);
 static void tell(const struct seen *seen, int wish);
+static uint32_t count_parked(bool tell_them);
 
 static int64_t now_ms(void)
 {
@@ -121,22 +126,21 @@ static size_t judge(struct agent_park *park, struct seen_list *now, bool is_last
         const struct seen *before = find(&park->known, seen);
         if (before != NULL) {
             seen->since_ms = before->since_ms;
-            seen->told = before->told;
+            seen->told_ms = before->told_ms;
         }
         if (seen->pages == PARKING_PARKED) {
-            seen->told = true;
             report->parked++;
             continue;
         }
-        bool is_settled = now_ms() - seen->since_ms >= SETTLED_MS;
+        bool is_settled = !seen->borrows && now_ms() - seen->since_ms >= SETTLED_MS;
         if (is_last || (is_settled && seen->pages != PARKING_ABLE)) {
             (void)agent_park_add_obstacle(report, seen->pid);
             continue;
         }
         waiting++;
-        if (is_settled && !seen->told) {
+        if (is_settled && now_ms() - seen->told_ms >= TELL_AGAIN_MS) {
             tell(seen, PARKING_PARK);
-            seen->told = true;
+            seen->told_ms = now_ms();
         }
     }
     free_list(&park->known);
@@ -166,7 +170,7 @@ void agent_park_undo(const struct agent_park *park)
     for (size_t at = 0; at < now.count; at++) {
         const struct seen *before = park == NULL ? NULL : find(&park->known, &now.all[at]);
         /* Told and not parked yet: both signals will come to it, this one last. */
-        if (now.all[at].pages >= PARKING_PARKED || (before != NULL && before->told))
+        if (now.all[at].pages >= PARKING_PARKED || (before != NULL && before->told_ms != 0))
             tell(&now.all[at], PARKING_UNPARK);
     }
     free_list(&now);
@@ -174,18 +178,31 @@ void agent_park_undo(const struct agent_park *park)
 
 uint32_t agent_park_settle(uint32_t at_most_ms)
 {
-    int64_t deadline_ms = now_ms() + at_most_ms;
+    int64_t told_ms = now_ms(), deadline_ms = told_ms + at_most_ms;
     for (;;) {
-        struct seen_list now = {0};
-        uint32_t left = 0;
-        (void)look(false, &now);
-        for (size_t at = 0; at < now.count; at++)
-            left += now.all[at].pages >= PARKING_PARKED;
-        free_list(&now);
+        bool tell_them = now_ms() - told_ms >= TELL_AGAIN_MS;
+        uint32_t left = count_parked(tell_them);
         if (left == 0 || now_ms() >= deadline_ms)
             return left;
+        if (tell_them)
+            told_ms = now_ms();
         poll(NULL, 0, LOOK_AGAIN_MS);
     }
+}
+
+static uint32_t count_parked(bool tell_them)
+{
+    struct seen_list now = {0};
+    uint32_t count = 0;
+    (void)look(false, &now);
+    for (size_t at = 0; at < now.count; at++) {
+        bool parked = now.all[at].pages >= PARKING_PARKED;
+        count += parked;
+        if (parked && tell_them)
+            tell(&now.all[at], PARKING_UNPARK);
+    }
+    free_list(&now);
+    return count;
 }
 
 /* Those at risk, or those that show something. False: no memory, or no /proc. */
@@ -197,10 +214,14 @@ static bool look(bool at_risk_only, struct seen_list *out)
         char *end;
         long pid = strtol(entry->d_name, &end, 10);
         struct seen seen = {.pid = (pid_t)pid, .since_ms = now_ms()};
-        if (pid <= 0 || *end != '\0' || pid == getpid() || !read_start(seen.pid, &seen.start))
+        pid_t parent;
+        if (pid <= 0 || *end != '\0' || pid == getpid() ||
+            !read_stat(seen.pid, &seen.start, &parent))
             continue;
         if (at_risk_only && !is_at_risk(seen.pid))
             continue;
+        /* In this order: whoever shows something after it was no borrower shows its own. */
+        seen.borrows = has_lent(parent);
         seen.pages = pages_shown(seen.pid);
         if (at_risk_only || seen.pages != 0)
             failed = !add_seen(out, &seen);
@@ -240,20 +261,50 @@ static FILE *open_of(pid_t pid, const char *name)
     return fopen(path, "re");
 }
 
-static bool read_start(pid_t pid, unsigned long long *start)
+/* What stands behind the command in a stat file; NULL: there is no such process any more. */
+static const char *read_behind_command(pid_t pid, const char *name, char *text, size_t size)
 {
-    FILE *file = open_of(pid, "stat");
-    char text[1024];
-    size_t size = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
+    FILE *file = open_of(pid, name);
+    size_t got = file == NULL ? 0 : fread(text, 1, size - 1, file);
     if (file != NULL)
         fclose(file);
-    text[size] = '\0';
-    /* The name may hold anything, a closing bracket too: the last one ends it. */
-    const char *after = strrchr(text, ')');
-    return after != NULL && sscanf(after + 1,
-                                   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
-                                   "%*d %*d %*d %*d %llu",
-                                   start) == 1;
+    text[got] = '\0';
+    /* The command may hold anything, a closing bracket too: the last one ends it. */
+    const char *end = strrchr(text, ')');
+    return end == NULL ? NULL : end + 1;
+}
+
+static bool read_stat(pid_t pid, unsigned long long *start, pid_t *parent)
+{
+    char text[STAT_BYTES];
+    const char *rest = read_behind_command(pid, "stat", text, sizeof text);
+    return rest != NULL && sscanf(rest,
+                                  " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
+                                  "%*d %*d %*d %*d %llu",
+                                  parent, start) == 2;
+}
+
+/*
+ * Whether one of its threads sleeps without hearing signals, as it does while a child of its has
+ * its memory (vfork). It may sleep for another reason: then its children are looked at again later.
+ */
+static bool has_lent(pid_t parent)
+{
+    char path[64], text[STAT_BYTES];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)parent);
+    DIR *directory = opendir(path);
+    bool found = false;
+    for (struct dirent *entry;
+         directory != NULL && !found && (entry = readdir(directory)) != NULL;) {
+        if (entry->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "task/%.20s/stat", entry->d_name);
+        const char *rest = read_behind_command(parent, path, text, sizeof text);
+        found = rest != NULL && strncmp(rest, " D ", 3) == 0;
+    }
+    if (directory != NULL)
+        closedir(directory);
+    return found;
 }
 
 /* It holds an epoll set and a TCP socket. A process that vanishes meanwhile is at none. */
@@ -350,7 +401,8 @@ static unsigned pages_shown(pid_t pid)
 static void tell(const struct seen *seen, int wish)
 {
     unsigned long long start;
-    if (read_start(seen->pid, &start) && start == seen->start)
+    pid_t parent;
+    if (!seen->borrows && read_stat(seen->pid, &start, &parent) && start == seen->start)
         (void)sigqueue(seen->pid, PARKING_SIGNAL, (union sigval){.sival_int = wish});
 }
 
