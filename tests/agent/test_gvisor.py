@@ -120,6 +120,11 @@ class Sandbox:
 
     def answers(self):
         assert self.container.poll() is None, open(self.folder + "/log", "rb").read()
+        # A relay into a sandbox that is still starting hangs for seconds.
+        state = subprocess.run(self.runsc + ["state", self.name], capture_output=True, text=True,
+                               check=False)
+        if '"running"' not in state.stdout:
+            return None
         caller = self.caller()
         try:
             return caller.health(timeout=5)
