@@ -198,7 +198,8 @@ static bool settle_identity(struct agent_call *call, const Sandbox__V1__OpenRequ
     bool bound = agent_guard.gate != SANDBOX__V1__GATE__GATE_NOT_OPENED;
     const char *user = *request->user == '\0' && bound ? agent_guard.identity.user : request->user;
     if (!agent_identity_find(user, out)) {
-        agent_call_fail(call, AGENT_NOT_FOUND, "no-such-user", "there is no user '%.64s'", user);
+        agent_call_fail(call, AGENT_NOT_FOUND, "no-such-user",
+                        "there is no user '%.64s', or the agent may not become it", user);
         return false;
     }
     const ProtobufCBinaryData *directory = &request->directory;

@@ -3,6 +3,7 @@
  * foreign images.
  */
 
+#include "init.h"
 #include "server.h"
 #include "util/memory.h"
 #include <fcntl.h>
@@ -19,15 +20,16 @@
 static bool find_number_pair(const char *user, struct agent_identity *out);
 static bool find_entry(const char *name, const uint32_t *uid, struct agent_identity *out);
 static void find_groups(struct agent_identity *identity);
-static void find_self(struct agent_identity *out);
+static bool find_self(const char *user, struct agent_identity *out);
+static void find_groups_of_self(struct agent_identity *self);
+static bool is_self(const char *user, const struct agent_identity *self);
+static void settle_home(struct agent_identity *self);
 
 bool agent_identity_find(const char *user, struct agent_identity *out)
 {
     *out = (struct agent_identity){.home = "/"};
-    if (geteuid() != 0) {
-        find_self(out);
-        return true;
-    }
+    if (geteuid() != 0)
+        return find_self(user, out);
     if (*user == '\0')
         user = DEFAULT_USER;
     if (find_entry(user, NULL, out)) {
@@ -162,17 +164,60 @@ static bool find_number_pair(const char *user, struct agent_identity *out)
     return true;
 }
 
-/* Without root everything runs as whoever runs the agent. */
-static void find_self(struct agent_identity *out)
+/*
+ * Without root everything runs as whoever runs the agent. On a host that is taken as it is; of a
+ * container that has no root, whoever asks for another user is told.
+ */
+static bool find_self(const char *user, struct agent_identity *out)
 {
     uint32_t uid = geteuid();
-    if (!find_entry(NULL, &uid, out)) {
-        const char *home = getenv("HOME");
+    const char *home = getenv("HOME");
+    bool first = agent_init_is_first(), found = find_entry(NULL, &uid, out);
+    if (!found && first && uid == DEFAULT_ID)
+        snprintf(out->user, sizeof out->user, "%s", DEFAULT_USER);
+    else if (!found)
         snprintf(out->user, sizeof out->user, "%u", uid);
+    if (!found)
         snprintf(out->home, sizeof out->home, "%s", home != NULL && *home == '/' ? home : "/");
-    }
     out->uid = uid;
     out->gid = getegid();
-    out->groups[0] = out->gid;
-    out->group_count = 1;
+    find_groups_of_self(out);
+    if (!first)
+        return true;
+    settle_home(out);
+    return is_self(user, out);
+}
+
+/* What the kernel says, not the files: a Pod's own groups stand in no file. */
+static void find_groups_of_self(struct agent_identity *self)
+{
+    gid_t groups[sizeof self->groups / sizeof *self->groups];
+    int count = getgroups(sizeof groups / sizeof *groups, groups);
+    self->groups[0] = self->gid;
+    self->group_count = 1;
+    for (int at = 0; at < count; at++) {
+        if (groups[at] != self->gid && self->group_count < sizeof groups / sizeof *groups)
+            self->groups[self->group_count++] = groups[at];
+    }
+}
+
+/* Names and numbers of our own; "sandbox" is whoever works here. */
+static bool is_self(const char *user, const struct agent_identity *self)
+{
+    char uid[16], both[32];
+    snprintf(uid, sizeof uid, "%u", self->uid);
+    snprintf(both, sizeof both, "%u:%u", self->uid, self->gid);
+    return *user == '\0' || strcmp(user, DEFAULT_USER) == 0 || strcmp(user, self->user) == 0 ||
+           strcmp(user, uid) == 0 || strcmp(user, both) == 0;
+}
+
+/* What the container was given wins over the image's files; "/" is what a runtime sets for lack of
+ * any. */
+static void settle_home(struct agent_identity *self)
+{
+    const char *home = getenv("HOME");
+    if (home != NULL && home[0] == '/' && home[1] != '\0' && strlen(home) < sizeof self->home)
+        memcpy(self->home, home, strlen(home) + 1);
+    else if (strcmp(self->home, "/") == 0 && access("/home/" DEFAULT_USER, W_OK) == 0)
+        snprintf(self->home, sizeof self->home, "%s", "/home/" DEFAULT_USER);
 }

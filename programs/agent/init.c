@@ -22,13 +22,16 @@
 
 static bool is_first;
 static struct rlimit file_limit;
-static uv_signal_t child_ended, asked_to_end, interrupted;
+static uv_signal_t child_ended;
+static uv_async_t asked_to_end;
 
 static void default_signals(void);
 static void close_inherited(void);
 static bool null_stdio(void);
 static void on_child(uv_signal_t *handle, int number);
-static void on_end(uv_signal_t *handle, int number);
+static void on_nothing(int number);
+static void on_signal(int number, siginfo_t *facts, void *context);
+static void on_end(uv_async_t *handle);
 
 bool agent_init_harden(bool first)
 {
@@ -55,12 +58,24 @@ bool agent_init_harden(bool first)
     return null_stdio();
 }
 
-/* Whoever started the agent may have ignored or blocked signals; commands must not inherit that. */
+/*
+ * Whoever started the agent may have ignored or blocked signals; commands must not inherit that.
+ * Linux keeps signals from a first process that does not ask for them. gVisor does not, and
+ * whoever runs as our own user could end us with the like of SIGHUP. They are caught rather than
+ * ignored, since a command's signals are default ones again without our doing.
+ */
 static void default_signals(void)
 {
-    struct sigaction action = {.sa_handler = SIG_DFL};
+    static const int defaults[] = {SIGABRT, SIGBUS,  SIGCHLD, SIGFPE,
+                                   SIGILL,  SIGSEGV, SIGSYS,  SIGTRAP};
+    struct sigaction action = {.sa_handler = SIG_DFL, .sa_flags = SA_RESTART};
+    if (is_first)
+        action.sa_handler = on_nothing;
     for (int number = 1; number < NSIG; number++)
         sigaction(number, &action, NULL);
+    action.sa_handler = SIG_DFL;
+    for (size_t at = 0; at < sizeof defaults / sizeof *defaults; at++)
+        sigaction(defaults[at], &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
     sigset_t none;
@@ -104,12 +119,12 @@ static bool null_stdio(void)
 
 bool agent_init_watch(void)
 {
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigfillset(&action.sa_mask);
     uv_signal_init(agent_loop(), &child_ended);
-    uv_signal_init(agent_loop(), &asked_to_end);
-    uv_signal_init(agent_loop(), &interrupted);
-    return uv_signal_start(&child_ended, on_child, SIGCHLD) == 0 &&
-           uv_signal_start(&asked_to_end, on_end, SIGTERM) == 0 &&
-           uv_signal_start(&interrupted, on_end, SIGINT) == 0;
+    return uv_async_init(agent_loop(), &asked_to_end, on_end) == 0 &&
+           uv_signal_start(&child_ended, on_child, SIGCHLD) == 0 &&
+           sigaction(SIGTERM, &action, NULL) == 0 && sigaction(SIGINT, &action, NULL) == 0;
 }
 
 bool agent_init_is_first(void)
@@ -139,7 +154,18 @@ static void on_child(uv_signal_t *handle, int number)
     agent_init_reap();
 }
 
-static void on_end(uv_signal_t *handle, int number)
+static void on_nothing(int number)
+{
+}
+
+/* A container is ended from outside, whose processes have no number in here. */
+static void on_signal(int number, siginfo_t *facts, void *context)
+{
+    if (!is_first || getpid() != 1 || facts->si_pid == 0)
+        uv_async_send(&asked_to_end);
+}
+
+static void on_end(uv_async_t *handle)
 {
     agent_init_end();
 }

@@ -10,7 +10,10 @@
  * 0 and 1 are /dev/null. `first` says that this is the first process of a container.
  */
 bool agent_init_harden(bool first);
-/* In the loop: reap on SIGCHLD, end on SIGTERM and SIGINT. */
+/*
+ * In the loop: reap on SIGCHLD, end on SIGTERM and SIGINT. The first process of a container only
+ * minds those that come from outside.
+ */
 bool agent_init_watch(void);
 bool agent_init_is_first(void);
 /* Reaps what has ended by now; tells processes.c about each. */

@@ -1,7 +1,9 @@
 /* sandbox-agent: the program inside every workspace. This file reads its command line. */
 
 #include "guard.h"
+#include "health.h"
 #include "init.h"
+#include "install.h"
 #include "listener.h"
 #include "loop.h"
 #include "relay.h"
@@ -26,6 +28,10 @@ int main(int argc, char **argv)
         return printf("%s\n", AGENT_VERSION) < 0;
     if (argc == 3 && strcmp(argv[1], "relay") == 0)
         return agent_relay(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "health") == 0)
+        return agent_health(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "install") == 0)
+        return agent_install(argv[2]);
     if (argc >= 2 && strcmp(argv[1], "serve") == 0)
         return serve(argc - 2, argv + 2);
     return usage();
@@ -33,10 +39,13 @@ int main(int argc, char **argv)
 
 static int usage(void)
 {
-    fputs("usage: sandbox-agent serve --socket PATH [--workspace DIR]\n"
+    fputs("usage: sandbox-agent serve --socket ADDRESS [--workspace DIR]\n"
           "                           [--seal PATH] [--init]\n"
-          "       sandbox-agent relay PATH\n"
-          "       sandbox-agent version\n",
+          "       sandbox-agent relay ADDRESS\n"
+          "       sandbox-agent health ADDRESS\n"
+          "       sandbox-agent install DIRECTORY\n"
+          "       sandbox-agent version\n"
+          "An ADDRESS is a path, or @NAME.\n",
           stderr);
     return 2;
 }

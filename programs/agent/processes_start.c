@@ -217,7 +217,8 @@ static bool find_user(struct agent_call *call, const char *user, struct agent_id
         return true;
     }
     if (!agent_identity_find(user, out)) {
-        agent_call_fail(call, AGENT_NOT_FOUND, "no-such-user", "there is no user '%.64s'", user);
+        agent_call_fail(call, AGENT_NOT_FOUND, "no-such-user",
+                        "there is no user '%.64s', or the agent may not become it", user);
         return false;
     }
     return true;

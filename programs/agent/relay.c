@@ -5,6 +5,7 @@
  */
 
 #include "relay.h"
+#include "address.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,7 +16,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define RELAY_BYTES  (1u << 20)
@@ -32,19 +32,19 @@ struct flow {
 
 static uint8_t up_memory[RELAY_BYTES], down_memory[RELAY_BYTES];
 
-static int connect_to(const char *path);
+static int connect_to(const char *address);
 static void unblock(int fd);
 static int carry(int fd);
 static void fill(struct flow *flow);
 static void drain(struct flow *flow);
 
-int agent_relay(const char *path)
+int agent_relay(const char *address)
 {
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    int fd = connect_to(path);
+    int fd = connect_to(address);
     if (fd < 0) {
-        fprintf(stderr, "sandbox-agent: cannot reach the agent at '%s': %s\n", path,
+        fprintf(stderr, "sandbox-agent: cannot reach the agent at '%s': %s\n", address,
                 strerror(errno));
         return 1;
     }
@@ -54,24 +54,11 @@ int agent_relay(const char *path)
     return carry(fd);
 }
 
-static int connect_to(const char *path)
+static int connect_to(const char *address)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof address.sun_path) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), size = SOCKET_BYTES;
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
-        int number = errno;
-        close(fd);
-        errno = number;
-        return -1;
-    }
+    int fd = agent_address_connect(address), size = SOCKET_BYTES;
+    if (fd >= 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     return fd;
 }
 

@@ -3,6 +3,6 @@
 #define AGENT_RELAY_H
 
 /* Returns the exit code: 0 once the agent has closed its side. */
-int agent_relay(const char *path);
+int agent_relay(const char *address);
 
 #endif

@@ -30,6 +30,7 @@ static struct {
     void (*done)(int32_t code);
 } hook;
 
+static int write_generation(const char *path, uint32_t generation);
 static int32_t start_hook(const struct agent_identity *identity, char *const *environment,
                           size_t environment_count, uint32_t generation, const char *path);
 static void on_hook_late(void *user_data);
@@ -59,13 +60,23 @@ int agent_repair_entropy(const uint8_t *data, size_t size)
     return number == ENOTTY ? 0 : number;
 }
 
+/* A first process that is not root cannot write to /run. */
 int agent_repair_generation(const char *seal_path, uint32_t generation)
 {
+    if (agent_init_is_first()) {
+        int number = write_generation("/run/" GENERATION_FILE, generation);
+        if (number != EACCES && number != EROFS && number != ENOENT)
+            return number;
+    }
     int parent = (int)(strrchr(seal_path, '/') - seal_path);
     SBX_ON_EXIT(sbx_free_text)
-    char *path = agent_init_is_first() ? sbx_copy("/run/" GENERATION_FILE)
-                                       : sbx_format("%.*s/" GENERATION_FILE, parent, seal_path);
-    SBX_ON_EXIT(sbx_free_text) char *fresh = path == NULL ? NULL : sbx_format("%s.new", path);
+    char *path = sbx_format("%.*s/" GENERATION_FILE, parent, seal_path);
+    return path == NULL ? ENOMEM : write_generation(path, generation);
+}
+
+static int write_generation(const char *path, uint32_t generation)
+{
+    SBX_ON_EXIT(sbx_free_text) char *fresh = sbx_format("%s.new", path);
     char text[16];
     if (fresh == NULL)
         return ENOMEM;
@@ -75,8 +86,8 @@ int agent_repair_generation(const char *seal_path, uint32_t generation)
     int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0)
         return errno;
-    bool good = write(fd, text, (size_t)size) == size && fchmod(fd, 0644) == 0 &&
-                rename(fresh, path) == 0;
+    bool good =
+        write(fd, text, (size_t)size) == size && fchmod(fd, 0644) == 0 && rename(fresh, path) == 0;
     int number = good ? 0 : errno;
     if (!good)
         unlink(fresh);
@@ -87,9 +98,9 @@ void agent_repair_hook(const struct agent_identity *identity, char *const *envir
                        size_t environment_count, uint32_t generation, void (*done)(int32_t code))
 {
     SBX_ON_EXIT(sbx_free_text) char *path = sbx_format("%s" HOOK, identity->directory);
-    int32_t code = path == NULL ? AGENT_HOOK_NONE
-                                : start_hook(identity, environment, environment_count, generation,
-                                             path);
+    int32_t code = path == NULL
+                       ? AGENT_HOOK_NONE
+                       : start_hook(identity, environment, environment_count, generation, path);
     if (hook.pid == 0) {
         done(code);
         return;

@@ -18,9 +18,8 @@
 int agent_repair_entropy(const uint8_t *data, size_t size);
 
 /*
- * Where every program finds the number: in /run of a container, else beside the seal file, whose
- * path is absolute.
- * Replaced in one step. 0 or an errno value.
+ * Where every program finds the number: in /run of a container whose root we are, else beside the
+ * seal file, whose path is absolute. Replaced in one step. 0 or an errno value.
  */
 int agent_repair_generation(const char *seal_path, uint32_t generation);
 

@@ -1,5 +1,6 @@
 /* The socket, its connections, and HTTP/2 as bytes in and bytes out. */
 
+#include "address.h"
 #include "call.h"
 #include "connection.h"
 #include "listener.h"
@@ -18,7 +19,7 @@
 #define STREAMS_MAX       256
 #define STREAM_WINDOW     (4u << 20)
 #define CONNECTION_WINDOW (16 << 20)
-#define HELD_MAX          (64u << 20) /* then a connection's window stays shut */
+#define HELD_MAX          (64u << 20)  /* then a connection's window stays shut */
 #define FRAME_MAX         (513u << 10) /* a full message goes in one, either way */
 #define FRAME_HEADER      9u
 #define PIECES_MAX        64u
@@ -79,7 +80,7 @@ bool agent_server_listen(const char *path)
 
 void agent_server_unlink(void)
 {
-    if (listener_path != NULL)
+    if (listener_path != NULL && agent_address_is_path(listener_path))
         unlink(listener_path);
 }
 
@@ -109,36 +110,35 @@ static bool make_directory_of(const char *path)
 }
 
 /* A socket that nobody answers on is left over from an agent that was killed. */
-static bool is_stale(const struct sockaddr_un *address)
+static bool is_stale(const char *path)
 {
     struct stat facts;
-    if (lstat(address->sun_path, &facts) != 0 || !S_ISSOCK(facts.st_mode))
+    if (lstat(path, &facts) != 0 || !S_ISSOCK(facts.st_mode))
         return false;
-    SBX_ON_EXIT(sbx_close_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    return fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 &&
-           errno == ECONNREFUSED;
+    SBX_ON_EXIT(sbx_close_fd) int fd = agent_address_connect(path);
+    return fd < 0 && errno == ECONNREFUSED;
 }
 
 static int listen_on(const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof address.sun_path) {
+    struct sockaddr_un address;
+    socklen_t size;
+    if (!agent_address_read(path, &address, &size)) {
         fprintf(stderr, "sandbox-agent: the socket's path is longer than %zu bytes\n",
                 sizeof address.sun_path - 1);
         return -1;
     }
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    if (!make_directory_of(path)) {
+    if (agent_address_is_path(path) && !make_directory_of(path)) {
         fprintf(stderr, "sandbox-agent: cannot make the directory of '%s': %s\n", path,
                 strerror(errno));
         return -1;
     }
-    if (is_stale(&address))
+    if (agent_address_is_path(path) && is_stale(path))
         unlink(path);
     SBX_ON_EXIT(sbx_close_fd)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t old = umask(0177);
-    bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0;
     int number = errno;
     umask(old);
     if (!bound) {
@@ -431,8 +431,8 @@ static bool write_later(struct agent_connection *connection, size_t sent)
     uv_buf_t rest = uv_buf_init((char *)(uintptr_t)sbx_bytes_data(&connection->unsent),
                                 (unsigned)sbx_bytes_size(&connection->unsent));
     connection->write.data = connection;
-    connection->writing = uv_write(&connection->write, (uv_stream_t *)&connection->pipe, &rest,
-                                   1, written) == 0;
+    connection->writing =
+        uv_write(&connection->write, (uv_stream_t *)&connection->pipe, &rest, 1, written) == 0;
     return connection->writing;
 }
 

@@ -35,6 +35,8 @@ pytestmark = pytest.mark.skipif(RUNSC is None or os.geteuid() != 0,
 class Sandbox:
     """A container whose first process is the agent, and callers that come through relays."""
 
+    address, user = SOCKET, "0:0"
+
     def __init__(self, folder):
         self.folder, self.name = folder, "sandbox-test-" + secrets.token_hex(4)
         self.runsc = [RUNSC, "--root=" + folder + "/state", "--platform=" + PLATFORM,
@@ -72,7 +74,7 @@ class Sandbox:
             "process": {
                 "terminal": False, "user": {"uid": 0, "gid": 0}, "cwd": "/",
                 "env": ["PATH=/usr/bin:/bin"],
-                "args": ["/agent/sandbox-agent", "serve", "--socket", SOCKET, "--init"],
+                "args": ["/agent/sandbox-agent", "serve", "--socket", self.address, "--init"],
                 "capabilities": {kind: CAPABILITIES for kind in (
                     "bounding", "effective", "inheritable", "permitted")}},
             "mounts": [
@@ -90,7 +92,8 @@ class Sandbox:
             except OSError:
                 return
             relay = subprocess.Popen(
-                self.runsc + ["exec", self.name, "/agent/sandbox-agent", "relay", SOCKET],
+                self.runsc + ["exec", "--user=" + self.user, self.name, "/agent/sandbox-agent",
+                              "relay", self.address],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             self.relays.append(relay)
             for carry in (self.up, self.down):

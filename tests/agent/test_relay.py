@@ -11,23 +11,24 @@ from conftest import BINARY, Caller, until
 
 
 class Bridge:
-    """Serves one connection on a socket of its own and passes it on to a relay's stdio."""
+    """Serves one connection on a socket of its own and passes it on to a relay's stdio. `before`: the
+    program, with its words, that starts the relay."""
 
-    def __init__(self, folder, target, kind):
+    def __init__(self, folder, target, kind, before=()):
         self.path = os.path.join(folder, "bridge")
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(self.path)
         listener.listen(1)
         if kind == "pipes":
-            self.relay = subprocess.Popen([BINARY, "relay", target], stdin=subprocess.PIPE,
+            self.relay = subprocess.Popen([*before, BINARY, "relay", target], stdin=subprocess.PIPE,
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self.to, self.back = self.relay.stdin.fileno(), self.relay.stdout.fileno()
         else:
             ours, theirs = socket.socketpair()
             if kind == "non-blocking pair":
                 theirs.setblocking(False)
-            self.relay = subprocess.Popen([BINARY, "relay", target], stdin=theirs, stdout=theirs,
-                                          stderr=subprocess.PIPE)
+            self.relay = subprocess.Popen([*before, BINARY, "relay", target], stdin=theirs,
+                                          stdout=theirs, stderr=subprocess.PIPE)
             theirs.close()
             self.pair = ours
             self.to = self.back = ours.fileno()
