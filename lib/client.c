@@ -162,7 +162,7 @@ static sandbox_status choose_driver(const char *uri, const struct sbx_driver **d
         return SANDBOX_OK;
     int length = (int)strcspn(uri, ":");
     return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "unknown-driver",
-                        "there is no driver '%.*s'; URIs begin with 'gvisor:' or 'memory:'",
+                        "there is no driver '%.*s'; URIs begin with 'gvisor:', 'gke:' or 'memory:'",
                         length < 40 ? length : 40, uri);
 }
 

@@ -19,6 +19,7 @@ typedef struct sandbox_client_options {
     /**
      * Borrowed for the call. Default: "gvisor:".
      *   gvisor:[/STATE/DIRECTORY][?runsc=PATH&platform=NAME&agent=PATH]
+     *   gke://CONTEXT/NAMESPACE?pool=NAME
      *   memory:[/SOCKET/PATH]
      */
     const char *uri;
@@ -33,8 +34,8 @@ typedef enum sandbox_ability {
     SANDBOX_CAN_LIMIT_PROCESSES = 3, /**< process_limit is enforced. */
     SANDBOX_CAN_LIMIT_DISK = 4,      /**< disk_mib is enforced. */
     SANDBOX_CAN_USE_IMAGES = 5,      /**< image may be given. */
-    SANDBOX_CAN_KEEP_FILES = 6,      /**< A suspended workspace keeps its files. */
-    SANDBOX_CAN_KEEP_MEMORY = 7,     /**< And its running processes. */
+    SANDBOX_CAN_KEEP_FILES = 6,      /**< Files are kept alone too, and when an instance is lost. */
+    SANDBOX_CAN_KEEP_MEMORY = 7,     /**< A suspended workspace keeps files and processes. */
 } sandbox_ability;
 
 /**

@@ -25,7 +25,8 @@ typedef enum sandbox_status {
     SANDBOX_TIMED_OUT = -8,    /**< The call's deadline passed. */
     SANDBOX_CANCELLED = -9,    /**< The caller asked to stop. */
     SANDBOX_BUSY = -10,        /**< Another operation holds the workspace; try again later. */
-    SANDBOX_INTERRUPTED = -11, /**< The instance is gone (killed, reboot); its files are kept. */
+    SANDBOX_INTERRUPTED = -11, /**< The instance is gone (killed, reboot); `reason` "files-lost":
+                                      and its files with it, else they are kept. */
     SANDBOX_LIMIT = -12,       /**< A limit was reached: size, count, disk or quota. */
     SANDBOX_UNKNOWN = -13,     /**< It may or may not have happened; look before repeating it. */
     SANDBOX_CLOSED = -14,      /**< The thing is gone: workspace deleted, stream at its end. */

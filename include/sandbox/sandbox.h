@@ -11,6 +11,7 @@
 #include <sandbox/export.h>
 #include <sandbox/files.h>
 #include <sandbox/log.h>
+#include <sandbox/manifests.h>
 #include <sandbox/ports.h>
 #include <sandbox/process.h>
 #include <sandbox/snapshot.h>

@@ -91,7 +91,11 @@ typedef struct sandbox_resume_result {
     bool clock_failed;    /**< The clock inside is wrong and could not be set. */
     bool entropy_failed;  /**< The kernel inside did not take fresh entropy. */
     bool reserved;
-    sandbox_keep kept;    /**< MEMORY: processes went on. FILES: they did not. */
+    /**
+     * MEMORY: processes went on. FILES: they did not. BEST: nothing is left; it is a cold start on
+     * a platform that keeps no files beside the instance.
+     */
+    sandbox_keep kept;
     sandbox_proof proof;
     uint32_t attempts;    /**< Instances that were started; 0: it ran already. */
     char snapshot[40];    /**< Which one; "" for a cold start. */

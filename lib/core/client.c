@@ -8,7 +8,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-static const struct sbx_driver *const drivers[] = {&sbx_driver_gvisor, &sbx_driver_memory};
+static const struct sbx_driver *const drivers[] = {&sbx_driver_gvisor, &sbx_driver_gke,
+                                                 &sbx_driver_memory};
 
 static void *end_client(void *user_data);
 static void link_workspace(sandbox_workspace *workspace);

@@ -18,6 +18,7 @@
 #include "core/record.h"
 #include "transport/channel.h"
 #include "util/wait.h"
+#include <sandbox/manifests.h>
 #include <sandbox/snapshot.h>
 
 /* How an instance stands. */
@@ -67,6 +68,12 @@ struct sbx_findings_sink {
                 const char *text, const char *remedy);
 };
 
+struct sbx_manifests_sink {
+    /* Copies the strings. */
+    void (*add)(struct sbx_manifests_sink *sink, const char *kind, const char *space,
+                const char *name, const char *text);
+};
+
 struct sbx_driver {
     const char *name; /* the URI's scheme */
 
@@ -78,6 +85,12 @@ struct sbx_driver {
     /* What sandbox_doctor() shows. Works where open() fails. */
     sandbox_status (*examine)(const char *rest, const struct sbx_wait *wait,
                               struct sbx_findings_sink *sink, sandbox_error *error);
+    /* What sets the platform up, as text, asking nobody; and applied. NULL: it needs nothing. */
+    sandbox_status (*manifests)(const char *rest, const sandbox_manifests_options *options,
+                                struct sbx_manifests_sink *sink, sandbox_error *error);
+    sandbox_status (*manifests_apply)(const char *rest, const sandbox_manifests_options *options,
+                                      const struct sbx_wait *wait, struct sbx_manifests_sink *sink,
+                                      sandbox_error *error);
 
     /* ---- records: `name` is a valid workspace name ---- */
 
@@ -143,6 +156,12 @@ struct sbx_driver {
     sandbox_status (*connect)(void *state, const struct sbx_record *record,
                               const struct sbx_wait *wait, struct sbx_channel *channel,
                               sandbox_error *error);
+    /*
+     * The expiry in the stored record is another one now. NULL: the platform itself ends nothing.
+     * Not fenced: whoever may work in a workspace may prolong it.
+     */
+    sandbox_status (*renewed)(void *state, const struct sbx_record *record,
+                              const struct sbx_wait *wait, sandbox_error *error);
 
     /*
      * ---- snapshots; all NULL where there are none ----
@@ -198,7 +217,10 @@ struct sbx_driver {
                               const struct sbx_snapshot *snapshot, sandbox_keep keep,
                               struct sbx_progress *progress, const struct sbx_wait *wait,
                               struct sbx_restored *out, sandbox_error *error);
-    /* The platform's evidence for the recorded instance, once more. NULL: it never gives any. */
+    /*
+     * The platform's evidence for the recorded instance, once more. It may wait for it; MISSING
+     * when the wait has ended. NULL: it never gives any.
+     */
     sandbox_status (*evidence)(void *state, const struct sbx_record *record,
                                const struct sbx_snapshot *snapshot, const struct sbx_wait *wait,
                                struct sbx_restored *out, sandbox_error *error);
@@ -208,10 +230,18 @@ struct sbx_driver {
      */
     sandbox_status (*release)(void *state, const struct sbx_record *record,
                               const struct sbx_wait *wait, sandbox_error *error);
+    /*
+     * A resume is over, and the record says `running`: what was set up for that one restore goes.
+     * Not fenced; a failure is no harm, since the next snapshot_prepare() does the same. NULL:
+     * there is nothing of the kind.
+     */
+    sandbox_status (*settled)(void *state, const struct sbx_record *record,
+                              const struct sbx_wait *wait, sandbox_error *error);
 };
 
 extern const struct sbx_driver sbx_driver_gvisor;
 extern const struct sbx_driver sbx_driver_memory;
+extern const struct sbx_driver sbx_driver_gke;
 
 /* By URI ("gvisor:…"); NULL if there is none. `rest` points into `uri`. */
 const struct sbx_driver *sbx_driver_of(const char *uri, const char **rest);

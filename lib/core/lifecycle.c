@@ -91,6 +91,8 @@ sandbox_status sbx_life_renew(sandbox_workspace *workspace, uint64_t expires_aft
         atomic_store(&workspace->gone, true);
         return sbx_workspace_check(workspace, error);
     }
+    if (status == SANDBOX_OK && client->driver->renewed != NULL)
+        status = client->driver->renewed(client->state, &record, wait, error);
     if (status != SANDBOX_OK || record.state != SANDBOX_STATE_RUNNING)
         return status;
     /* The agent ends itself at the time it knows: it must learn the new one. */
@@ -256,10 +258,7 @@ static sandbox_status open_existing(sandbox_client *client, struct sbx_record *r
         return status == SANDBOX_CONFLICT ? SANDBOX_BUSY : status;
     }
     if (record->state == SANDBOX_STATE_INTERRUPTED && options->from == SANDBOX_FROM_NOTHING)
-        return sbx_fail_for(error, SANDBOX_INTERRUPTED, "interrupted",
-                            "the instance of '%s' is gone, its files are kept; open it from its "
-                            "live files or its snapshot, or delete it",
-                            record->name);
+        return sbx_start_lost(client, record->name, "", error);
     if (record->state == SANDBOX_STATE_INTERRUPTED || record->state == SANDBOX_STATE_SUSPENDED ||
         record->state == SANDBOX_STATE_BLOCKED) {
         status = open_resumed(client, record, options, wait, out, error);

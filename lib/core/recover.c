@@ -14,6 +14,8 @@
 
 #define MOVING_MS 20u
 
+static sandbox_status release_or_reopen(sandbox_client *client, struct sbx_record *record,
+                                        const struct sbx_wait *wait, sandbox_error *error);
 static sandbox_status complete_made(sandbox_client *client, struct sbx_record *record,
                                     const struct sbx_wait *wait, struct sbx_snapshot *made,
                                     bool *complete, sandbox_error *error);
@@ -56,7 +58,7 @@ sandbox_status sbx_settle_suspend(sandbox_client *client, struct sbx_record *rec
 {
     /* The snapshot was verified and stands in the list: there is no way back, nor any need. */
     if (strcmp(record->operation.step, SBX_STEP_RELEASE) == 0)
-        return sbx_finish_suspend(client, record, wait, error);
+        return release_or_reopen(client, record, wait, error);
     /* A checkpoint's snapshot stands in the list already, and its instance may be there or gone. */
     bool listed = strcmp(record->operation.step, SBX_STEP_GO_ON) == 0;
     struct sbx_snapshot made = record->making;
@@ -90,6 +92,26 @@ sandbox_status sbx_settle_suspend(sandbox_client *client, struct sbx_record *rec
     return status == SANDBOX_OK ? sbx_finish_suspend(client, record, wait, error) : status;
 }
 
+/* But a snapshot that was lost since, while the sealed instance is there: that one goes on. */
+static sandbox_status release_or_reopen(sandbox_client *client, struct sbx_record *record,
+                                        const struct sbx_wait *wait, sandbox_error *error)
+{
+    struct sbx_instance instance = {0};
+    sandbox_error why = {0};
+    sandbox_status status = sbx_finish_suspend(client, record, wait, &why);
+    bool lost =
+        status == SANDBOX_FAILED && strcmp(why.reason, "snapshot-lost") == 0 &&
+        client->driver->inspect(client->state, record, wait, &instance, NULL) == SANDBOX_OK &&
+        instance.presence == SBX_PRESENCE_RUNNING;
+    if (!lost) {
+        if (error != NULL)
+            *error = why;
+        return status;
+    }
+    sbx_log(SANDBOX_LOG_WARNING, "'%s' is opened again: %s", record->name, why.message);
+    return go_on_running(client, record, NULL, false, wait, error);
+}
+
 /* What the dead owner was making: finished and looked at, or removed. */
 static sandbox_status complete_made(sandbox_client *client, struct sbx_record *record,
                                     const struct sbx_wait *wait, struct sbx_snapshot *made,
@@ -107,6 +129,11 @@ static sandbox_status complete_made(sandbox_client *client, struct sbx_record *r
     *complete = verdict.verdict == SANDBOX_VERDICT_INTACT;
     if (*complete)
         return SANDBOX_OK;
+    /* It may be all there is. */
+    if (verdict.verdict == SANDBOX_VERDICT_CANNOT_TELL)
+        return sbx_fail_for(error, SANDBOX_UNAVAILABLE, "cannot-verify",
+                            "the unfinished snapshot of '%s' could not be looked at: %s; try again",
+                            record->name, verdict.evidence);
     sbx_log(SANDBOX_LOG_WARNING, "the unfinished snapshot of '%s' is of no use: %s", record->name,
             verdict.evidence);
     return driver->snapshot_remove(client->state, record, made->id, wait, error);

@@ -67,6 +67,10 @@ sandbox_status sbx_give_up_instance(sandbox_client *client, struct sbx_record *r
 sandbox_status sbx_finish_suspend(sandbox_client *client, struct sbx_record *record,
                                   const struct sbx_wait *wait, sandbox_error *error);
 
+/* The record says `running` after a resume: tells the driver, whose failure is only logged. */
+void sbx_resume_settled(sandbox_client *client, const struct sbx_record *record,
+                        const struct sbx_wait *wait);
+
 /* Opens the agent of the recorded incarnation again, whether it is sealed, quiesced or open. */
 sandbox_status sbx_reopen(sandbox_client *client, struct sbx_record *record,
                           const struct sbx_wait *wait, struct sbx_session **session,

@@ -4,6 +4,7 @@
 #include "core/operation.h"
 #include "core/recover.h"
 #include "util/fail.h"
+#include "util/log.h"
 #include "util/memory.h"
 
 #define MOVING_MS 20u
@@ -157,7 +158,10 @@ static sandbox_status judge_restored(sandbox_client *client, struct sbx_record *
     if (status == SANDBOX_OK && ours) {
         *state = SANDBOX_STATE_RUNNING;
         struct sbx_step step = {.state = *state, .precious = true, .also = sbx_record_adopt_run};
-        return sbx_operation_step(client, record, step, wait, error);
+        status = sbx_operation_step(client, record, step, wait, error);
+        if (status == SANDBOX_OK)
+            sbx_resume_settled(client, record, wait);
+        return status;
     }
     *state = record->precious ? SANDBOX_STATE_BLOCKED : SANDBOX_STATE_SUSPENDED;
     return SANDBOX_OK;
@@ -174,4 +178,14 @@ sandbox_status sbx_record_adopt_run(struct sbx_record *record, void *unused, san
     if (from != NULL && !cold)
         from->proven = true;
     return sbx_record_clear_making(record, NULL, error);
+}
+
+void sbx_resume_settled(sandbox_client *client, const struct sbx_record *record,
+                        const struct sbx_wait *wait)
+{
+    sandbox_error error = {0};
+    if (client->driver->settled != NULL &&
+        client->driver->settled(client->state, record, wait, &error) != SANDBOX_OK)
+        sbx_log(SANDBOX_LOG_WARNING, "'%s' runs; what was set up to restore it is left: %s",
+                record->name, error.message);
 }

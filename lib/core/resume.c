@@ -108,10 +108,7 @@ static sandbox_status look_at_interrupted(struct resumption *resumption, enum ne
         return status;
     }
     default:
-        return sbx_fail_for(error, SANDBOX_INTERRUPTED, "interrupted",
-                            "the instance of '%s' is gone, its files are kept; say whether to go "
-                            "on from its live files or from its snapshot",
-                            record->name);
+        return sbx_start_lost(resumption->client, record->name, "", error);
     }
 }
 
@@ -227,7 +224,7 @@ static sandbox_status run(struct resumption *resumption, bool interrupted, sandb
     struct sbx_record *record = &resumption->record;
     const char *wanted = resumption->request->snapshot;
     sandbox_status status = SANDBOX_OK;
-    if (interrupted)
+    if (interrupted && client->driver->can(client->state, SANDBOX_CAN_KEEP_FILES))
         status = keep_live_files(resumption, error);
     if (status == SANDBOX_OK && wanted != NULL && strcmp(wanted, record->snapshot) != 0)
         status = sbx_operation_step(client, record,

@@ -179,9 +179,13 @@ static sandbox_status restore(struct revival *revival, sandbox_error *error)
     const struct sbx_driver *driver = revival->client->driver;
     struct sbx_record *record = revival->record;
     revival->restored = (struct sbx_restored){0};
-    if (is_kept(revival))
-        return driver->evidence(revival->client->state, record, &revival->snapshot, revival->wait,
-                                &revival->restored, error);
+    if (is_kept(revival)) {
+        /* The platform is asked again after the proof. */
+        revival->restored.evidence = SBX_EVIDENCE_MISSING;
+        memcpy(revival->restored.incarnation, record->incarnation,
+               sizeof revival->restored.incarnation);
+        return SANDBOX_OK;
+    }
     sbx_events_step(revival->client, record, "restore");
     /* What a blocked try may have left. */
     sandbox_status status =
@@ -291,16 +295,16 @@ static sandbox_status await_evidence(struct revival *revival, sandbox_error *err
     const struct sbx_driver *driver = revival->client->driver;
     struct sbx_wait patience = sbx_wait_within(revival->wait, EVIDENCE_MS);
     while (revival->restored.evidence == SBX_EVIDENCE_MISSING) {
-        sandbox_status status = sbx_wait_pause(&patience, EVIDENCE_LOOK_MS, error);
+        sandbox_status status =
+            driver->evidence(revival->client->state, revival->record, &revival->snapshot, &patience,
+                             &revival->restored, error);
+        if (status == SANDBOX_OK && revival->restored.evidence == SBX_EVIDENCE_MISSING)
+            status = sbx_wait_pause(&patience, EVIDENCE_LOOK_MS, error);
         if (status == SANDBOX_TIMED_OUT)
             return sbx_fail_for(error, SANDBOX_NOT_RESTORED, "evidence-missing",
                                 "the agent of '%s' proved itself, but the platform does not "
                                 "confirm the restore; it is kept sealed: resume again",
                                 revival->record->name);
-        if (status == SANDBOX_OK)
-            status = driver->evidence(revival->client->state, revival->record,
-                                      &revival->snapshot, revival->wait, &revival->restored,
-                                      error);
         if (status != SANDBOX_OK)
             return status;
     }
@@ -351,7 +355,11 @@ static void fill_result(const struct revival *revival, const struct sbx_opened *
     const struct sbx_snapshot *snapshot = &revival->snapshot;
     int64_t asleep = sbx_clock_wall(revival->client->clock) - snapshot->created_ms;
     result->restored = !revival->cold;
-    result->kept = revival->cold ? SANDBOX_KEEP_FILES : revival->keep;
+    result->kept = revival->keep;
+    if (revival->cold) /* of a platform that keeps no files there is nothing to be kept */
+        result->kept = revival->client->driver->can(revival->client->state, SANDBOX_CAN_KEEP_FILES)
+                           ? SANDBOX_KEEP_FILES
+                           : SANDBOX_KEEP_BEST;
     result->clock_failed = opened->clock_failed;
     result->entropy_failed = !opened->entropy_added;
     result->continued = opened->continued;
@@ -408,6 +416,7 @@ static sandbox_status open_agent(struct revival *revival, sandbox_error *error)
     if (status != SANDBOX_OK)
         return give_up(revival, status, error);
     sbx_janitor_notice(client);
+    sbx_resume_settled(client, record, revival->wait);
     fill_result(revival, &opened);
     return SANDBOX_OK;
 }

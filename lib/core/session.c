@@ -7,6 +7,7 @@
 #include "core/lifecycle.h"
 #include "core/operation.h"
 #include "core/recover.h"
+#include "core/start.h"
 #include "core/store.h"
 #include "util/fail.h"
 #include "util/log.h"
@@ -169,16 +170,14 @@ sandbox_status sbx_workspace_stream(sandbox_workspace *workspace, const char *me
 }
 
 /* What the record says of work in this state. */
-static sandbox_status check_workable(const struct sbx_record *record, sandbox_error *error)
+static sandbox_status check_workable(const sandbox_client *client,
+                                     const struct sbx_record *record, sandbox_error *error)
 {
     switch (record->state) {
     case SANDBOX_STATE_RUNNING:
         return SANDBOX_OK;
     case SANDBOX_STATE_INTERRUPTED:
-        return sbx_fail_for(error, SANDBOX_INTERRUPTED, "interrupted",
-                            "the instance of '%s' is gone, its files are kept; open it again "
-                            "from its live files",
-                            record->name);
+        return sbx_start_lost(client, record->name, "", error);
     case SANDBOX_STATE_DELETING:
         return sbx_fail_for(error, SANDBOX_CLOSED, "workspace-deleted",
                             "the workspace '%s' is being deleted", record->name);
@@ -231,7 +230,7 @@ static sandbox_status connect_workspace(sandbox_workspace *workspace,
         return status;
     }
     if (status == SANDBOX_OK)
-        status = check_workable(&record, error);
+        status = check_workable(client, &record, error);
     uint8_t token[SBX_TOKEN_BYTES];
     if (status == SANDBOX_OK)
         status = sbx_life_token(client, &record, wait, token, error);
@@ -313,8 +312,5 @@ static sandbox_status look_again(sandbox_workspace *workspace, const struct sbx_
                 record->name, unwritten.message);
         return status;
     }
-    return sbx_fail_for(error, SANDBOX_INTERRUPTED, "interrupted",
-                        "the instance of '%s' is gone%s%s; its files are kept: open it again "
-                        "from its live files",
-                        record->name, instance.detail[0] != '\0' ? ": " : "", instance.detail);
+    return sbx_start_lost(client, record->name, instance.detail, error);
 }

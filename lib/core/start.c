@@ -70,6 +70,12 @@ sandbox_status sbx_start_again(sandbox_client *client, struct sbx_record *record
                                sandbox_workspace **out, sandbox_error *error)
 {
     sandbox_workspace *workspace = NULL;
+    /* An empty workspace is never handed out for the one that was lost. */
+    if (!client->driver->can(client->state, SANDBOX_CAN_KEEP_FILES))
+        return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "no-live-files",
+                            "the files of '%s' were in its instance and are gone with it; go on "
+                            "from its snapshot, or delete it",
+                            record->name);
     sandbox_status status =
         sbx_workspace_new(client, record->name, record->id, &workspace, error);
     char id[SBX_ID_TEXT];
@@ -100,6 +106,21 @@ sandbox_status sbx_start_again(sandbox_client *client, struct sbx_record *record
     else
         sbx_workspace_drop(workspace);
     return status;
+}
+
+sandbox_status sbx_start_lost(const sandbox_client *client, const char *name, const char *detail,
+                              sandbox_error *error)
+{
+    const char *because = *detail == '\0' ? "" : ": ";
+    if (!client->driver->can(client->state, SANDBOX_CAN_KEEP_FILES))
+        return sbx_fail_for(error, SANDBOX_INTERRUPTED, "files-lost",
+                            "the instance of '%s' is gone, and its files with it%s%s; open it "
+                            "from its snapshot, or delete it",
+                            name, because, detail);
+    return sbx_fail_for(error, SANDBOX_INTERRUPTED, "interrupted",
+                        "the instance of '%s' is gone%s%s; its files are kept: open it from its "
+                        "live files or its snapshot, or delete it",
+                        name, because, detail);
 }
 
 sandbox_status sbx_start_renew(sandbox_client *client, struct sbx_record *record,

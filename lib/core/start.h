@@ -17,6 +17,13 @@ sandbox_status sbx_start_again(sandbox_client *client, struct sbx_record *record
                                const char *const *environment, const struct sbx_wait *wait,
                                sandbox_workspace **out, sandbox_error *error);
 
+/*
+ * The instance is gone: SANDBOX_INTERRUPTED, saying what is left ("interrupted", or "files-lost"
+ * where a platform keeps files in the instance alone). `detail`: why, or "".
+ */
+sandbox_status sbx_start_lost(const sandbox_client *client, const char *name, const char *detail,
+                              sandbox_error *error);
+
 /* Tells the agent the record's expiry. */
 sandbox_status sbx_start_renew(sandbox_client *client, struct sbx_record *record,
                                struct sbx_session *session, const struct sbx_wait *wait,

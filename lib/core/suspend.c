@@ -13,6 +13,7 @@
 #include "core/resume.h"
 #include "core/retention.h"
 #include "core/session.h"
+#include "core/start.h"
 #include "core/store.h"
 #include "util/fail.h"
 #include "util/log.h"
@@ -174,10 +175,7 @@ static sandbox_status check_instance(struct suspension *suspension, sandbox_stat
             SANDBOX_OK ||
         instance.presence == SBX_PRESENCE_RUNNING)
         return status;
-    return sbx_fail_for(error, SANDBOX_INTERRUPTED, "interrupted",
-                        "the instance of '%s' is gone%s%s; its files are kept",
-                        suspension->record.name, instance.detail[0] != '\0' ? ": " : "",
-                        instance.detail);
+    return sbx_start_lost(suspension->client, suspension->record.name, instance.detail, error);
 }
 
 /* Making a channel takes longer than all that is said on it: one that is there is as good. */

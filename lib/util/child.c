@@ -116,6 +116,20 @@ void sbx_child_end(struct sbx_child *child)
     child->pid = 0;
 }
 
+/* A pipe out of a child and where its bytes go. */
+struct outlet {
+    int ours, theirs; /* -1: closed */
+    struct sbx_bytes *text;
+};
+
+static void close_outlets(struct outlet (*outlets)[2])
+{
+    for (int n = 0; n < 2; n++) {
+        sbx_close_fd(&(*outlets)[n].ours);
+        sbx_close_fd(&(*outlets)[n].theirs);
+    }
+}
+
 /* Takes what the pipe holds now. False at its end. */
 static bool take_text(int fd, struct sbx_bytes *text)
 {
@@ -124,25 +138,28 @@ static bool take_text(int fd, struct sbx_bytes *text)
     if (got > 0) {
         size_t room = text->limit - sbx_bytes_size(text);
         (void)sbx_bytes_append(text, piece, (size_t)got < room ? (size_t)got : room);
+        sbx_wipe(piece, (size_t)got); /* what a credential plugin prints goes through here */
     }
     return got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN));
 }
 
-static sandbox_status watch_child(struct sbx_child *child, int output,
-                                  const struct sbx_wait *wait, struct sbx_bytes *text,
-                                  sandbox_error *error)
+static sandbox_status watch_child(struct sbx_child *child, struct outlet outlets[2],
+                                  const struct sbx_wait *wait, sandbox_error *error)
 {
-    bool ended = false, open = true;
-    while (!ended || open) {
-        struct pollfd watched[2] = {{open ? output : -1, POLLIN, 0},
+    bool ended = false;
+    while (!ended || outlets[0].ours >= 0 || outlets[1].ours >= 0) {
+        struct pollfd watched[3] = {{outlets[0].ours, POLLIN, 0},
+                                    {outlets[1].ours, POLLIN, 0},
                                     {ended ? -1 : child->pidfd, POLLIN, 0}};
         int slice = ended ? QUIET_MS : sbx_wait_slice_ms(wait);
-        int ready = poll(watched, 2, slice);
+        int ready = poll(watched, 3, slice);
         if (ready < 0 && errno != EINTR)
             return sbx_fail_errno(error, errno, "cannot wait for a program");
-        if (ready > 0 && watched[0].revents != 0)
-            open = take_text(output, text);
-        if (ready > 0 && watched[1].revents != 0)
+        for (int n = 0; ready > 0 && n < 2; n++) {
+            if (watched[n].revents != 0 && !take_text(outlets[n].ours, outlets[n].text))
+                sbx_close_fd(&outlets[n].ours);
+        }
+        if (ready > 0 && watched[2].revents != 0)
             ended = true;
         if (ended && ready == 0)
             break; /* somebody else holds the pipe; what the child wrote has been taken */
@@ -153,35 +170,59 @@ static sandbox_status watch_child(struct sbx_child *child, int output,
     return SANDBOX_OK;
 }
 
-sandbox_status sbx_child_run(const struct sbx_child_options *options, const struct sbx_wait *wait,
-                             int *code, char **text, sandbox_error *error)
+static sandbox_status run_with(const struct sbx_child_options *options, const struct sbx_wait *wait,
+                               int *code, struct outlet outlets[2], sandbox_error *error)
 {
-    SBX_ON_EXIT(sbx_close_fd) int output = -1;
-    SBX_ON_EXIT(sbx_close_fd) int theirs = -1;
+    SBX_ON_EXIT(sbx_child_end) struct sbx_child child = SBX_CHILD;
+    sandbox_status status = sbx_child_start(&child, options, error);
+    if (status != SANDBOX_OK)
+        return status;
+    sbx_close_fd(&outlets[0].theirs);
+    sbx_close_fd(&outlets[1].theirs);
+    status = watch_child(&child, outlets, wait, error);
+    return status == SANDBOX_OK ? sbx_child_wait(&child, wait, code, error) : status;
+}
+
+static sandbox_status open_outlet(struct outlet *outlet, sandbox_error *error)
+{
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return sbx_fail_errno(error, errno, "cannot make a pipe");
-    output = ends[0];
-    theirs = ends[1];
+    outlet->ours = ends[0];
+    outlet->theirs = ends[1];
+    return SANDBOX_OK;
+}
 
-    struct sbx_child_options taken = *options;
-    taken.output = taken.errors = theirs;
-    SBX_ON_EXIT(sbx_child_end) struct sbx_child child = SBX_CHILD;
-    sandbox_status status = sbx_child_start(&child, &taken, error);
-    if (status != SANDBOX_OK)
-        return status;
-    sbx_close_fd(&theirs);
-
+sandbox_status sbx_child_run(const struct sbx_child_options *options, const struct sbx_wait *wait,
+                             int *code, char **text, sandbox_error *error)
+{
     SBX_ON_EXIT(sbx_bytes_free) struct sbx_bytes words = SBX_BYTES(TEXT_MAX);
-    status = watch_child(&child, output, wait, &words, error);
+    SBX_ON_EXIT(close_outlets) struct outlet outlets[2] = {{-1, -1, &words}, {-1, -1, NULL}};
+    struct sbx_child_options taken = *options;
+    sandbox_status status = open_outlet(&outlets[0], error);
+    taken.output = taken.errors = outlets[0].theirs;
     if (status == SANDBOX_OK)
-        status = sbx_child_wait(&child, wait, code, error);
+        status = run_with(&taken, wait, code, outlets, error);
     if (status != SANDBOX_OK || text == NULL)
         return status;
     *text = sbx_copy_bytes(sbx_bytes_size(&words) > 0 ? (const void *)sbx_bytes_data(&words) : "",
                            sbx_bytes_size(&words));
     return *text == NULL ? sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a program's text")
                          : SANDBOX_OK;
+}
+
+sandbox_status sbx_child_run_apart(const struct sbx_child_options *options,
+                                   const struct sbx_wait *wait, int *code, struct sbx_bytes *output,
+                                   struct sbx_bytes *errors, sandbox_error *error)
+{
+    SBX_ON_EXIT(close_outlets) struct outlet outlets[2] = {{-1, -1, output}, {-1, -1, errors}};
+    struct sbx_child_options taken = *options;
+    sandbox_status status = open_outlet(&outlets[0], error);
+    if (status == SANDBOX_OK)
+        status = open_outlet(&outlets[1], error);
+    taken.output = outlets[0].theirs;
+    taken.errors = outlets[1].theirs;
+    return status == SANDBOX_OK ? run_with(&taken, wait, code, outlets, error) : status;
 }
 
 static bool find_program(const char *name, char path[4096])

@@ -52,5 +52,14 @@ void sbx_child_end(struct sbx_child *child);
  */
 sandbox_status sbx_child_run(const struct sbx_child_options *options, const struct sbx_wait *wait,
                              int *code, char **text, sandbox_error *error);
+/*
+ * The same with stdout and stderr apart, in buffers that the caller gives with their limits, frees
+ * and, where they may hold secrets, wipes. What does not fit is read and dropped.
+ */
+struct sbx_bytes;
+sandbox_status sbx_child_run_apart(const struct sbx_child_options *options,
+                                   const struct sbx_wait *wait, int *code,
+                                   struct sbx_bytes *output, struct sbx_bytes *errors,
+                                   sandbox_error *error);
 
 #endif

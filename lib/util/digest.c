@@ -3,6 +3,11 @@
 #include "util/digest.h"
 #include <mbedtls/md.h>
 
+void sbx_sha1(const void *data, size_t size, uint8_t digest[SBX_SHA1_BYTES])
+{
+    (void)mbedtls_md(mbedtls_md_info_from_type(MBEDTLS_MD_SHA1), data, size, digest);
+}
+
 void sbx_sha256(const void *data, size_t size, uint8_t digest[SBX_DIGEST_BYTES])
 {
     const mbedtls_md_info_t *kind = mbedtls_md_info_from_type(MBEDTLS_MD_SHA256);

@@ -11,6 +11,10 @@
 
 #define SBX_DIGEST_BYTES 32
 
+#define SBX_SHA1_BYTES 20
+
+/* Only where a protocol asks for it (WebSocket): it protects nothing any more. */
+void sbx_sha1(const void *data, size_t size, uint8_t digest[SBX_SHA1_BYTES]);
 void sbx_sha256(const void *data, size_t size, uint8_t digest[SBX_DIGEST_BYTES]);
 bool sbx_hmac_sha256(const void *key, size_t key_size, const void *data, size_t size,
                      uint8_t digest[SBX_DIGEST_BYTES]);

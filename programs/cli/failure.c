@@ -198,6 +198,10 @@ static void print_remedy(const struct cli *cli, const sandbox_error *error, cons
             cli_hint(cli, "sandbox open %s uses the one there is; or take another name", shown);
         break;
     case SANDBOX_INTERRUPTED:
+        if (strcmp(error->reason, "files-lost") == 0) {
+            cli_hint(cli, "go on from its recovery point: sandbox open %s --from snapshot", shown);
+            break;
+        }
         cli_hint(cli,
                  "its files are kept; go on over them: sandbox open %s --from live-files; or "
                  "from its recovery point: --from snapshot",

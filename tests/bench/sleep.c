@@ -7,6 +7,7 @@
 #include "bench.h"
 #include "util/digest.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -42,6 +43,7 @@ static double bare_checkpoint(struct bare *bare, int round, double *alone);
 static double bare_restore(struct bare *bare, int round);
 static void runsc(const struct bare *bare, const char *const *words, const char *what);
 static void remove_tree(const char *path);
+static void await_removal(const char *place);
 static double digest_rate(void);
 
 void bench_sleep(sandbox_client *client, const char *runsc_path, const char *echo,
@@ -60,6 +62,7 @@ void bench_sleep(sandbox_client *client, const char *runsc_path, const char *ech
         bench_check(sandbox_workspace_suspend(workspace, NULL, NULL, NULL, &error), &error,
                     "suspend");
         suspends[each] = bench_now() - began;
+        await_removal(place);
         checkpoints[each] = bare_checkpoint(&bare, each, &alone[each]);
         began = bench_now();
         bench_check(sandbox_workspace_resume(workspace, NULL, NULL, &result, &error), &error,
@@ -238,6 +241,22 @@ static void remove_tree(const char *path)
     pid_t pid = 0;
     if (posix_spawnp(&pid, "rm", NULL, NULL, (char *const *)(uintptr_t)words, environ) == 0)
         waitpid(pid, NULL, 0);
+}
+
+/* Of the former snapshot, which goes on after the answer: it must not disturb the peer. */
+static void await_removal(const char *place)
+{
+    char path[4400];
+    snprintf(path, sizeof path, "%s/removed", place);
+    for (bool found = true; found; usleep(1000)) {
+        DIR *removed = opendir(path);
+        if (removed == NULL)
+            bench_fail(path, strerror(errno));
+        found = false;
+        for (struct dirent *entry; (entry = readdir(removed)) != NULL;)
+            found = found || entry->d_name[0] != '.';
+        closedir(removed);
+    }
 }
 
 /* Bytes a second on one processor, of memory that is there already. */

@@ -2,6 +2,7 @@
 
 #include "harness.h"
 #include "core/driver.h"
+#include "harness_cluster.h"
 #include "transport/channel.h"
 #include "util/bytes.h"
 #include "util/file.h"
@@ -22,7 +23,8 @@
 
 static char uri[512];
 static char directory[64];
-static char *socket_path;
+static char *socket_path; /* that the double is told things by, or NULL */
+static enum { LOCAL, MEMORY, CLUSTER } kind;
 static pid_t owner; /* a forked test must not tear down what all of them use */
 
 static bool settle_uri(const char *given)
@@ -34,7 +36,7 @@ static bool settle_uri(const char *given)
     if (rest == NULL)
         return false;
     rest++;
-    bool own = *rest != '/';
+    bool own = *rest != '/' && strncmp(given, "gke:", 4) != 0;
     int scheme = (int)(rest - given);
     snprintf(uri, sizeof uri, "%.*s%s%s%s", scheme, given, own ? directory : "",
              own ? (given[0] == 'm' ? "/socket" : "/state") : "", rest);
@@ -45,6 +47,7 @@ static bool settle_uri(const char *given)
         snprintf(uri + used, sizeof uri - used, "%crunsc=%s", strchr(uri, '?') == NULL ? '?' : '&',
                  runsc);
     if (strncmp(uri, "memory:", 7) == 0) {
+        kind = MEMORY;
         socket_path = sbx_copy(uri + 7);
         if (socket_path != NULL)
             socket_path[strcspn(socket_path, "?")] = '\0';
@@ -67,12 +70,28 @@ static void hand_on_base(bool back)
         (void)rename(back ? ours : theirs, back ? theirs : ours);
 }
 
+/* A cluster of our own, unless the URI names one: then it is the caller's, and so is its
+ * KUBECONFIG. */
+static bool begin_cluster(void)
+{
+    kind = CLUSTER;
+    if (strcmp(uri, "gke:") != 0)
+        return true;
+    snprintf(uri, sizeof uri, HARNESS_CLUSTER_URI);
+    socket_path = sbx_format("%s/admin.sock", directory);
+    return socket_path != NULL && harness_cluster_start(directory);
+}
+
 bool harness_begin(void)
 {
     const char *given = getenv("SANDBOX_TEST_URI");
     owner = getpid();
     if (!settle_uri(given == NULL || *given == '\0' ? "memory:" : given)) {
         fprintf(stderr, "SANDBOX_TEST_URI is no URI, or no directory could be made in /tmp\n");
+        return false;
+    }
+    if (strncmp(uri, "gke:", 4) == 0 && !begin_cluster()) {
+        harness_end();
         return false;
     }
     const char *rest = NULL;
@@ -96,7 +115,9 @@ void harness_end(void)
 {
     if (getpid() != owner)
         return;
-    if (socket_path != NULL) {
+    if (kind == CLUSTER)
+        harness_cluster_end();
+    if (kind == MEMORY && socket_path != NULL) {
         cJSON_Delete(harness_ask("{\"do\":\"stop\"}"));
         SBX_ON_EXIT(sbx_free_text) char *lock_path = sbx_format("%s.lock", socket_path);
         SBX_ON_EXIT(sbx_close_fd) int lock = -1;
@@ -118,7 +139,24 @@ const char *harness_uri(void)
 
 bool harness_is_memory(void)
 {
-    return socket_path != NULL;
+    return kind == MEMORY;
+}
+
+bool harness_is_cluster(void)
+{
+    return kind == CLUSTER;
+}
+
+/* A snapshot of a Pod that is plain processes is those processes, stopped. */
+bool harness_restores_again(void)
+{
+    const char *pods = getenv("SANDBOX_TEST_CLUSTER_PODS");
+    return kind != CLUSTER || (pods != NULL && strcmp(pods, "gvisor") == 0);
+}
+
+const char *harness_user(void)
+{
+    return kind == CLUSTER ? "sandbox" : "root";
 }
 
 /* Reads one line; false if the connection ends before. */
@@ -173,7 +211,7 @@ void harness_tell(const char *format, ...)
     va_end(arguments);
     SBX_ON_EXIT(sbx_json_free) cJSON *answer = ask(text);
     if (answer == NULL || !sbx_json_flag(answer, "ok")) {
-        fprintf(stderr, "the memory platform refused %s: %s\n", text,
+        fprintf(stderr, "the double refused %s: %s\n", text,
                 answer == NULL ? "no answer" : sbx_json_text(answer, "message"));
         abort();
     }
@@ -210,6 +248,10 @@ void harness_kill_instance(const char *id, const char *incarnation)
 {
     if (harness_is_memory()) {
         harness_tell("{\"do\":\"kill\",\"id\":\"%s\"}", id);
+        return;
+    }
+    if (harness_is_cluster()) {
+        harness_cluster_kill(id);
         return;
     }
     /* gvisor: boot id, pid and start time of the sandbox's process. */

@@ -1,7 +1,8 @@
 /*
  * Where contract and scenario tests run: on the platform that SANDBOX_TEST_URI names (default
  * "memory:"), with a place of its own that goes with the test. "memory:" and "gvisor:" without a
- * path get a fresh directory, so that nothing of the user's is touched.
+ * path get a fresh directory, so that nothing of the user's is touched; "gke:" without more gets a
+ * cluster double of its own.
  */
 #ifndef TESTS_HARNESS_H
 #define TESTS_HARNESS_H
@@ -20,8 +21,15 @@ void harness_end(void);
 
 const char *harness_uri(void);
 bool harness_is_memory(void);
+bool harness_is_cluster(void);
+/* Whether a snapshot can still be restored when what it was taken of has gone on. */
+bool harness_restores_again(void);
+/* Whom a workspace's programs run as where nothing else is said: root, or a Pod's own user. */
+const char *harness_user(void);
 
-/* One request to the memory platform, as JSON text; the answer, or NULL if the connection was cut.
+/*
+ * One request to the memory platform or the cluster double, as JSON text; the answer, or NULL if
+ * the connection was cut.
  */
 cJSON *harness_ask(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for a request that must succeed and whose answer does not matter. */

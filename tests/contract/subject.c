@@ -35,12 +35,13 @@ struct sbx_record fresh_record(void)
     ck_assert(sbx_id_fresh(record.id) && sbx_id_fresh(record.run) &&
               sbx_id_fresh(record.operation.id));
     snprintf(record.name, sizeof record.name, "w-%s", record.id);
-    snprintf(record.user, sizeof record.user, "root");
+    snprintf(record.user, sizeof record.user, "%s", harness_user());
     snprintf(record.operation.kind, sizeof record.operation.kind, "create");
     snprintf(record.operation.step, sizeof record.operation.step, "begin");
     record.state = SANDBOX_STATE_CREATING;
     record.epoch = 1;
-    record.memory_mib = 512;
+    /* A Pod's memory is its pool's. */
+    record.memory_mib = harness_is_cluster() ? 0 : 512;
     record.process_limit = 256;
     record.created_ms = sbx_clock_wall(&sbx_system_clock);
     return record;

@@ -217,9 +217,11 @@ START_TEST(the_doctor_looks_at_a_good_and_at_an_impossible_place)
     struct sbx_wait wait = patience();
     struct sbx_findings_sink sink = {count_finding};
     const char *rest = NULL;
+    const char *nowhere =
+        harness_is_cluster() ? "//nowhere/workspaces?pool=standard" : "/proc/nowhere/socket";
     (void)sbx_driver_of(harness_uri(), &rest);
     good(driver->examine(rest, &wait, &sink, &error));
-    good(driver->examine("/proc/nowhere/socket", &wait, &sink, &error));
+    good(driver->examine(nowhere, &wait, &sink, &error));
     bad(SANDBOX_INVALID, driver->examine("?no-such-option=1", &wait, &sink, &error));
 }
 END_TEST

@@ -67,7 +67,7 @@ static struct sbx_record open_one(void)
     request.epoch = record.epoch;
     request.workspace_id = (ProtobufCBinaryData){sizeof id, id};
     request.token = (ProtobufCBinaryData){sizeof token, (uint8_t *)token};
-    request.user = (char *)"root";
+    request.user = (char *)(uintptr_t)harness_user();
     ProtobufCMessage *reply = NULL;
     good(call(session, "Open", &request.base, &sandbox__v1__open_reply__descriptor, &reply));
     protobuf_c_message_free_unpacked(reply, NULL);
@@ -99,7 +99,8 @@ static struct sbx_snapshot seal(struct sbx_record *record, sandbox_keep kind)
     protobuf_c_message_free_unpacked(reply, NULL);
     Sandbox__V1__SealRequest request = SANDBOX__V1__SEAL_REQUEST__INIT;
     request.epoch = record->epoch;
-    request.park_sockets = kind == SANDBOX_KEEP_MEMORY && driver->needs_parking(state, record);
+    request.park_sockets = kind == SANDBOX_KEEP_MEMORY && driver->needs_parking != NULL &&
+                           driver->needs_parking(state, record);
     good(call(session, "Seal", &request.base, &sandbox__v1__seal_reply__descriptor, &reply));
     const Sandbox__V1__SealReply *sealed = (Sandbox__V1__SealReply *)reply;
     ck_assert_uint_eq(sealed->seal_hash.len, SBX_DIGEST_BYTES);
@@ -120,6 +121,7 @@ static struct sbx_snapshot suspend(struct sbx_record *record, sandbox_keep kind)
     ck_assert_uint_eq(strlen(snapshot.digest), SBX_HASH_TEXT - 1);
     record->making = (struct sbx_snapshot){.id = ""};
     good(sbx_record_add_snapshot(record, &snapshot, &error));
+    memcpy(record->snapshot, snapshot.id, sizeof record->snapshot);
     good(store(record));
     good(driver->release(state, record, &wait, &error));
     good(driver->release(state, record, &wait, &error));
@@ -188,9 +190,38 @@ static void finish(struct sbx_record *record)
 
 static const sandbox_keep kinds[] = {SANDBOX_KEEP_MEMORY, SANDBOX_KEEP_FILES};
 
+static bool can_keep(sandbox_keep kind)
+{
+    return driver->can(state, kind == SANDBOX_KEEP_FILES ? SANDBOX_CAN_KEEP_FILES
+                                                         : SANDBOX_CAN_KEEP_MEMORY);
+}
+
+/* Files alone where they can be kept, else all of it. */
+static sandbox_keep least(void)
+{
+    return can_keep(SANDBOX_KEEP_FILES) ? SANDBOX_KEEP_FILES : SANDBOX_KEEP_MEMORY;
+}
+
+START_TEST(what_cannot_be_kept_is_refused_and_changes_nothing)
+{
+    struct sbx_wait wait = patience();
+    struct sbx_record record = open_one();
+    for (size_t n = 0; n < sizeof kinds / sizeof kinds[0]; n++) {
+        struct sbx_snapshot snapshot = draw(&record, kinds[n]);
+        if (!can_keep(kinds[n]))
+            bad(SANDBOX_UNSUPPORTED,
+                driver->snapshot_prepare(state, &record, &snapshot, &wait, &error));
+    }
+    ck_assert_int_eq(look(&record).presence, SBX_PRESENCE_RUNNING);
+    finish(&record);
+}
+END_TEST
+
 START_TEST(a_snapshot_comes_back_as_another_incarnation_that_proves_it)
 {
     sandbox_keep kind = kinds[_i];
+    if (!can_keep(kind))
+        return;
     struct sbx_record record = open_one();
     struct sbx_snapshot snapshot = suspend(&record, kind);
     ck_assert_int_eq(verify(&record, &snapshot), SANDBOX_VERDICT_INTACT);
@@ -204,6 +235,8 @@ END_TEST
 START_TEST(what_was_not_opened_can_be_restored_again)
 {
     sandbox_keep kind = kinds[_i];
+    if (!can_keep(kind))
+        return;
     struct sbx_wait wait = patience();
     struct sbx_record record = open_one();
     struct sbx_snapshot snapshot = suspend(&record, kind);
@@ -222,6 +255,8 @@ END_TEST
 
 START_TEST(a_memory_snapshot_gives_its_files_alone_too)
 {
+    if (!can_keep(SANDBOX_KEEP_FILES))
+        return;
     struct sbx_record record = open_one();
     struct sbx_snapshot snapshot = suspend(&record, SANDBOX_KEEP_MEMORY);
     restore(&record, &snapshot, SANDBOX_KEEP_FILES);
@@ -234,20 +269,23 @@ START_TEST(a_removed_snapshot_is_missing_and_the_others_stay)
 {
     struct sbx_wait wait = patience();
     struct sbx_record record = open_one();
-    struct sbx_snapshot first = seal(&record, SANDBOX_KEEP_FILES);
+    struct sbx_snapshot first = seal(&record, least());
     good(driver->snapshot_take(state, &record, &first, NULL, &wait, &error));
-    struct sbx_snapshot second = draw(&record, SANDBOX_KEEP_FILES);
+    struct sbx_snapshot second = draw(&record, least());
     memcpy(second.seal_hash, first.seal_hash, sizeof second.seal_hash);
     good(driver->snapshot_take(state, &record, &second, NULL, &wait, &error));
     good(driver->snapshot_remove(state, &record, first.id, &wait, &error));
     good(driver->snapshot_remove(state, &record, first.id, &wait, &error));
     ck_assert_int_eq(verify(&record, &first), SANDBOX_VERDICT_MISSING);
     ck_assert_int_eq(verify(&record, &second), SANDBOX_VERDICT_INTACT);
+    good(sbx_record_add_snapshot(&record, &second, &error));
+    memcpy(record.snapshot, second.id, sizeof record.snapshot);
+    good(store(&record));
     good(driver->release(state, &record, &wait, &error));
 
     struct sbx_restored restored = {.incarnation = ""};
-    bad(SANDBOX_NOT_RESTORED, driver->restore(state, &record, &first, SANDBOX_KEEP_FILES, NULL,
-                                              &wait, &restored, &error));
+    bad(SANDBOX_NOT_RESTORED,
+        driver->restore(state, &record, &first, least(), NULL, &wait, &restored, &error));
     ck_assert_int_eq(look(&record).presence, SBX_PRESENCE_ABSENT);
     finish(&record);
 }
@@ -315,6 +353,8 @@ END_TEST
 
 START_TEST(files_without_an_instance_are_kept_without_a_seal)
 {
+    if (!can_keep(SANDBOX_KEEP_FILES))
+        return;
     struct sbx_wait wait = patience();
     struct sbx_record record = open_one();
     harness_kill_instance(record.id, record.incarnation);
@@ -462,6 +502,7 @@ static Suite *snapshot_suite(void)
     TCase *all = tcase_create("snapshots");
     tcase_add_checked_fixture(all, begin, end);
     tcase_set_timeout(all, 240);
+    tcase_add_test(all, what_cannot_be_kept_is_refused_and_changes_nothing);
     tcase_add_loop_test(all, a_snapshot_comes_back_as_another_incarnation_that_proves_it, 0, 2);
     tcase_add_loop_test(all, what_was_not_opened_can_be_restored_again, 0, 2);
     tcase_add_test(all, a_memory_snapshot_gives_its_files_alone_too);

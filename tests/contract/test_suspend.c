@@ -129,7 +129,7 @@ START_TEST(a_process_goes_on_where_it_was)
     sandbox_suspend_result slept = suspend_keeping(SANDBOX_KEEP_MEMORY);
     ck_assert_int_eq(slept.kept, SANDBOX_KEEP_MEMORY);
     ck_assert_uint_ge(slept.stopped, 1);
-    ck_assert_uint_gt(slept.bytes, 0);
+    ck_assert(slept.bytes > 0 || harness_is_cluster()); /* GKE does not tell */
     if (harness_is_memory())
         ck_assert_int_eq(harness_count("instances"), 0);
 
@@ -191,8 +191,29 @@ START_TEST(a_running_task_is_active_and_is_named)
 }
 END_TEST
 
+static bool keeps_files(void)
+{
+    return sandbox_client_can(client, SANDBOX_CAN_KEEP_FILES);
+}
+
+/* Never a silent downgrade, and never less than was asked for. */
+START_TEST(files_alone_are_refused_where_they_cannot_be_kept)
+{
+    sandbox_suspend_options options = {SANDBOX_SUSPEND_OPTIONS, .keep = SANDBOX_KEEP_FILES};
+    if (keeps_files())
+        return;
+    bad(SANDBOX_UNSUPPORTED, sandbox_workspace_suspend(workspace, &options, NULL, NULL, &error));
+    ck_assert_str_eq(error.reason, "keep-files");
+    ck_assert_int_eq(state_of(), SANDBOX_STATE_RUNNING);
+    run_prints("echo still here", "still here\n");
+    ck_assert_int_eq(suspend_keeping(SANDBOX_KEEP_BEST).kept, SANDBOX_KEEP_MEMORY);
+}
+END_TEST
+
 START_TEST(keeping_files_ends_processes_and_proves_the_files)
 {
+    if (!keeps_files())
+        return;
     struct counter counter;
     counter_start(&counter);
     counter_read(&counter, 1);
@@ -230,7 +251,8 @@ START_TEST(old_snapshots_go_and_an_older_one_can_be_chosen)
         char text[16];
         snprintf(text, sizeof text, "%u", n);
         put("number", text);
-        sandbox_suspend_result slept = suspend_keeping(SANDBOX_KEEP_FILES);
+        sandbox_suspend_result slept =
+            suspend_keeping(keeps_files() ? SANDBOX_KEEP_FILES : SANDBOX_KEEP_MEMORY);
         memcpy(ids[n], slept.snapshot, sizeof ids[n]);
         if (n < 5)
             resume_from(NULL);
@@ -247,6 +269,8 @@ START_TEST(old_snapshots_go_and_an_older_one_can_be_chosen)
     sandbox_resume_options options = {SANDBOX_RESUME_OPTIONS, .snapshot = ids[0]};
     bad(SANDBOX_NOT_FOUND, sandbox_workspace_resume(workspace, &options, NULL, NULL, &error));
     ck_assert_str_eq(error.reason, "no-such-snapshot");
+    if (!harness_restores_again())
+        return;
     sandbox_resume_result woke = resume_from(ids[3]);
     ck_assert_str_eq(woke.snapshot, ids[3]);
     ck_assert(has("number", "3"));
@@ -260,9 +284,28 @@ START_TEST(old_snapshots_go_and_an_older_one_can_be_chosen)
 }
 END_TEST
 
+/* What came after the snapshot was kept beside it, and can be had. */
+static void check_live_files_are_kept(void)
+{
+    sandbox_snapshot_list *snapshots = NULL;
+    good(sandbox_snapshot_list_all(workspace, NULL, &snapshots, &error));
+    ck_assert_uint_eq(sandbox_snapshot_list_count(snapshots), 2);
+    const sandbox_snapshot_info *live = sandbox_snapshot_list_at(snapshots, 0);
+    ck_assert(!live->has_seal && !live->is_recovery_point);
+    char id[40];
+    snprintf(id, sizeof id, "%s", live->id);
+    sandbox_snapshot_list_free(snapshots);
+    suspend_keeping(SANDBOX_KEEP_FILES);
+    sandbox_resume_result woke = resume_from(id);
+    ck_assert_int_eq(woke.proof, SANDBOX_PROOF_FILES);
+    ck_assert(has("text", "after it"));
+}
+
 /* A checkpoint runs on; a lost instance falls back to it, and loses nothing unasked. */
 START_TEST(a_checkpoint_is_what_a_loss_falls_back_to)
 {
+    if (!harness_restores_again())
+        return;
     struct counter counter;
     counter_start(&counter);
     counter_read(&counter, 3);
@@ -283,24 +326,14 @@ START_TEST(a_checkpoint_is_what_a_loss_falls_back_to)
 
     bad(SANDBOX_INTERRUPTED, sandbox_workspace_resume(workspace, NULL, NULL, NULL, &error));
     sandbox_resume_options from = {SANDBOX_RESUME_OPTIONS, .from = SANDBOX_FROM_SNAPSHOT,
-                                   .accept = SANDBOX_ACCEPT_FILES};
+                                   .accept = keeps_files() ? SANDBOX_ACCEPT_FILES
+                                                           : SANDBOX_ACCEPT_PROVEN};
     sandbox_resume_result woke = {SANDBOX_RESUME_RESULT};
     good(sandbox_workspace_resume(workspace, &from, NULL, &woke, &error));
     ck_assert(woke.restored);
     ck_assert(has("text", "at the checkpoint"));
-
-    sandbox_snapshot_list *snapshots = NULL;
-    good(sandbox_snapshot_list_all(workspace, NULL, &snapshots, &error));
-    ck_assert_uint_eq(sandbox_snapshot_list_count(snapshots), 2);
-    const sandbox_snapshot_info *live = sandbox_snapshot_list_at(snapshots, 0);
-    ck_assert(!live->has_seal && !live->is_recovery_point);
-    char id[40];
-    snprintf(id, sizeof id, "%s", live->id);
-    sandbox_snapshot_list_free(snapshots);
-    suspend_keeping(SANDBOX_KEEP_FILES);
-    woke = resume_from(id);
-    ck_assert_int_eq(woke.proof, SANDBOX_PROOF_FILES);
-    ck_assert(has("text", "after it"));
+    if (keeps_files())
+        check_live_files_are_kept();
     counter_end(&counter);
 }
 END_TEST
@@ -372,8 +405,7 @@ START_TEST(a_check_is_asked_through_the_closed_gate)
 {
     unsigned asked = 0;
     sandbox_check check = {ask, &asked};
-    sandbox_suspend_options options = {SANDBOX_SUSPEND_OPTIONS, .checks = &check,
-                                       .check_count = 1};
+    sandbox_suspend_options options = {SANDBOX_SUSPEND_OPTIONS, .checks = &check, .check_count = 1};
     put("mood", "busy\n");
     bad(SANDBOX_BUSY, sandbox_workspace_suspend(workspace, &options, NULL, NULL, &error));
     ck_assert_ptr_nonnull(strstr(error.message, "somebody in a busy mood"));
@@ -468,8 +500,7 @@ START_TEST(requests_at_any_moment_of_a_suspend_are_answered)
     ck_assert_int_eq(pthread_create(&worker.thread, NULL, request_all_the_time, &worker), 0);
     unsigned suspended = 0, let_go = 0;
     for (unsigned n = 0; n < 10; n++) {
-        sandbox_status status =
-            sandbox_workspace_suspend(workspace, &options, NULL, NULL, &error);
+        sandbox_status status = sandbox_workspace_suspend(workspace, &options, NULL, NULL, &error);
         ck_assert_msg(status == SANDBOX_OK || status == SANDBOX_BUSY, "%s", error.message);
         suspended += status == SANDBOX_OK;
         let_go += status == SANDBOX_BUSY;
@@ -506,6 +537,7 @@ static Suite *make_suite(void)
     tcase_add_test(all, a_process_goes_on_where_it_was);
     tcase_add_test(all, work_on_a_suspended_workspace_is_refused_by_name);
     tcase_add_test(all, a_running_task_is_active_and_is_named);
+    tcase_add_test(all, files_alone_are_refused_where_they_cannot_be_kept);
     tcase_add_test(all, keeping_files_ends_processes_and_proves_the_files);
     tcase_add_test(all, both_are_idempotent);
     tcase_add_test(all, old_snapshots_go_and_an_older_one_can_be_chosen);

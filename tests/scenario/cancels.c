@@ -24,7 +24,7 @@ static bool cancel_at(sandbox_client *client, enum strike how, unsigned at)
     require(sandbox_cancel_create(&cancel, &error) == SANDBOX_OK, "%s", error.message);
     sandbox_call call = {SANDBOX_CALL, .cancel = cancel};
     sandbox_workspace_options options = {SANDBOX_WORKSPACE_OPTIONS, .name = "fleeting",
-                                         .user = "root"};
+                                         .user = harness_user()};
     counting_begin(how, at, cancel);
     sandbox_status status = sandbox_workspace_create(client, &options, &call, &workspace, &error);
     bool reached = counting_calls() >= at;

@@ -136,6 +136,11 @@ COUNTED(release,
          sandbox_error *error),
         (state, record, wait, error))
 
+COUNTED(settled,
+        (void *state, const struct sbx_record *record, const struct sbx_wait *wait,
+         sandbox_error *error),
+        (state, record, wait, error))
+
 static void (*judging_hook)(void);
 
 void counting_before_judging(void (*hook)(void))
@@ -173,6 +178,7 @@ static void make_table(void)
     counted.snapshot_remove = snapshot_remove;
     counted.restore = restore;
     counted.release = release;
+    counted.settled = real->settled == NULL ? NULL : settled;
 }
 
 const struct sbx_driver *__wrap_sbx_driver_of(const char *uri, const char **rest)

@@ -115,7 +115,8 @@ static void finish_while_judged(const char *way)
     sandbox_client *client = scenario_client();
     sandbox_workspace *workspace = NULL;
     sandbox_error error = {0};
-    sandbox_workspace_options options = {SANDBOX_WORKSPACE_OPTIONS, .name = "same", .user = "root"};
+    sandbox_workspace_options options = {SANDBOX_WORKSPACE_OPTIONS, .name = "same",
+                                         .user = harness_user()};
     size_t count = 0;
     /* The third store of a creation says that it runs. */
     harness_tell(

@@ -14,6 +14,7 @@
 
 #define CHILD_MS 120000
 #define STRIDE_DEFAULT 4
+#define STRIDE_CLUSTER 24 /* whatever is done there takes ten times as long */
 
 struct scenario_child {
     struct sbx_child process;
@@ -21,6 +22,7 @@ struct scenario_child {
 };
 
 static uint64_t seed;
+static const char *child_uri; /* in a child, which has no harness */
 
 static int do_operation(char **words);
 
@@ -57,7 +59,9 @@ void scenario_begin(int argc, char **argv)
 unsigned scenario_stride(void)
 {
     const char *all = getenv("SANDBOX_TEST_COUNT");
-    return all != NULL && *all != '\0' ? 1 : STRIDE_DEFAULT;
+    if (all != NULL && *all != '\0')
+        return 1;
+    return harness_is_cluster() ? STRIDE_CLUSTER : STRIDE_DEFAULT;
 }
 
 unsigned scenario_first(void)
@@ -150,11 +154,18 @@ int scenario_wait(struct scenario_child *child)
 
 /* ---- in the child ---- */
 
+static const char *usual_user(void)
+{
+    if (child_uri == NULL)
+        return harness_user();
+    return strncmp(child_uri, "gke:", 4) == 0 ? "sandbox" : "root";
+}
+
 static sandbox_status open_live(sandbox_client *client, const char *name,
                                 sandbox_workspace **workspace, sandbox_error *error)
 {
-    sandbox_workspace_options options = {SANDBOX_WORKSPACE_OPTIONS, .name = name, .user = "root",
-                                         .from = SANDBOX_FROM_LIVE_FILES};
+    sandbox_workspace_options options = {SANDBOX_WORKSPACE_OPTIONS, .name = name,
+                                         .user = usual_user(), .from = SANDBOX_FROM_LIVE_FILES};
     return sandbox_workspace_open(client, &options, NULL, workspace, error);
 }
 
@@ -215,13 +226,14 @@ static int do_operation(char **words)
 {
     const char *operation = words[1], *name = words[2];
     char go;
+    child_uri = words[0];
     while (read(STDIN_FILENO, &go, 1) > 0)
         continue;
     sandbox_client *client = NULL;
     sandbox_workspace *workspace = NULL;
     sandbox_error error = {0};
     sandbox_client_options where = {SANDBOX_CLIENT_OPTIONS, .uri = words[0]};
-    sandbox_workspace_options how = {SANDBOX_WORKSPACE_OPTIONS, .name = name, .user = "root"};
+    sandbox_workspace_options how = {SANDBOX_WORKSPACE_OPTIONS, .name = name, .user = usual_user()};
     sandbox_status status = sandbox_client_open(&where, NULL, &client, &error);
     bool finds = strcmp(operation, "renew") == 0 || strcmp(operation, "exec") == 0 ||
                  changes_state(operation);
@@ -360,8 +372,52 @@ void scenario_delete(sandbox_client *client, const char *name)
     require(delete_by_name(client, name, &error) == SANDBOX_OK, "%s: %s", name, error.message);
 }
 
+/* Pods of Sandboxes that a claim has; those of the pool are nobody's. */
+static unsigned count_claimed_pods(void)
+{
+    SBX_ON_EXIT(sbx_json_free)
+    cJSON *claims = harness_ask("{\"do\":\"objects\",\"resource\":\"sandboxclaims\"}");
+    unsigned count = 0;
+    const cJSON *claim;
+    cJSON_ArrayForEach(claim, cJSON_GetObjectItemCaseSensitive(claims, "objects"))
+    {
+        const cJSON *status = cJSON_GetObjectItemCaseSensitive(claim, "status");
+        const char *name =
+            sbx_json_text(cJSON_GetObjectItemCaseSensitive(status, "sandbox"), "name");
+        SBX_ON_EXIT(sbx_json_free)
+        cJSON *pods =
+            harness_ask("{\"do\":\"objects\",\"resource\":\"pods\",\"name\":\"%s\"}", name);
+        count += (unsigned)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(pods, "objects"));
+    }
+    return count;
+}
+
+unsigned scenario_count_instances(void)
+{
+    return harness_is_cluster() ? count_claimed_pods() : (unsigned)harness_count("instances");
+}
+
+/* Of a cluster: what the library makes in it, and what GKE keeps of that in the bucket. */
+static void require_clean_cluster(const char *after)
+{
+    static const char *const kinds[] = {"sandboxclaims", "podsnapshots",
+                                        "podsnapshotmanualtriggers", "configmaps"};
+    SBX_ON_EXIT(sbx_json_free) cJSON *state = harness_ask("{\"do\":\"state\"}");
+    const cJSON *objects = cJSON_GetObjectItemCaseSensitive(state, "objects");
+    for (size_t n = 0; n < sizeof kinds / sizeof kinds[0]; n++) {
+        int count = (int)sbx_json_integer(objects, kinds[n]);
+        require(count == 0, "after %s the cluster still holds %d %s", after, count, kinds[n]);
+    }
+    require(sbx_json_integer(state, "images") == 0, "after %s the bucket still holds %d images",
+            after, (int)sbx_json_integer(state, "images"));
+}
+
 void scenario_require_nothing_left(const char *after)
 {
+    if (harness_is_cluster()) {
+        require_clean_cluster(after);
+        return;
+    }
     static const char *const kinds[] = {"instances", "records",  "directories",
                                         "orphans",   "frozen", "snapshots"};
     for (size_t n = 0; n < sizeof kinds / sizeof kinds[0]; n++) {

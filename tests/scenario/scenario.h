@@ -81,7 +81,9 @@ bool scenario_has_kept(sandbox_workspace *workspace);
 void scenario_require_works(sandbox_workspace *workspace);
 /* Deletes what has the name, whatever state it is in, and looks that the platform holds nothing. */
 void scenario_delete(sandbox_client *client, const char *name);
-/* No instance, no record, no directory, no process is left. */
+/* Of workspaces, on the platform that is looked into. */
+unsigned scenario_count_instances(void);
+/* No instance, no record, no directory, no process is left; of a cluster: no object of ours. */
 void scenario_require_nothing_left(const char *after);
 
 #endif

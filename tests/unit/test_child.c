@@ -1,5 +1,6 @@
 /* Programs of our own: their words, their codes, their descriptors, and how they end. */
 
+#include "util/bytes.h"
 #include "util/child.h"
 #include "util/wait.h"
 #include <check.h>
@@ -139,6 +140,24 @@ START_TEST(other_children_of_the_host_are_not_reaped)
 }
 END_TEST
 
+START_TEST(words_apart_are_kept_to_their_limits)
+{
+    const char *argv[] = {"/bin/sh", "-c", "echo out; head -c 100000 /dev/zero >&2; exit 3", NULL};
+    struct sbx_child_options options = {SBX_CHILD_OPTIONS, .argv = argv};
+    struct sbx_wait wait = sbx_wait_alone(10000);
+    struct sbx_bytes output = SBX_BYTES(2), errors = SBX_BYTES(5000);
+    int code = 0;
+    ck_assert_int_eq(sbx_child_run_apart(&options, &wait, &code, &output, &errors, NULL),
+                     SANDBOX_OK);
+    ck_assert_int_eq(code, 3);
+    ck_assert_uint_eq(sbx_bytes_size(&output), 2);
+    ck_assert_mem_eq(sbx_bytes_data(&output), "ou", 2);
+    ck_assert_uint_eq(sbx_bytes_size(&errors), 5000);
+    sbx_bytes_free(&output);
+    sbx_bytes_free(&errors);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("child");
@@ -149,6 +168,7 @@ int main(void)
     tcase_add_test(all, a_missing_program_is_named);
     tcase_add_test(all, a_file_that_is_no_program_fails_at_the_start);
     tcase_add_test(all, much_text_is_read_to_the_end_and_cut);
+    tcase_add_test(all, words_apart_are_kept_to_their_limits);
     tcase_add_test(all, a_grandchild_that_keeps_the_pipe_holds_nobody_up);
     tcase_add_test(all, the_deadline_kills_and_reaps);
     tcase_add_test(all, only_named_descriptors_are_inherited);

@@ -145,11 +145,16 @@ sandbox_status sbx_gvisor_checkpoint_start(struct sbx_gvisor *driver, const char
 }
 
 sandbox_status sbx_gvisor_checkpoint_await(struct sbx_gvisor *driver,
-                                           const struct sbx_record *record, int told,
+                                           const struct sbx_record *record, int directory, int told,
                                            const struct sbx_wait *wait, sandbox_error *error)
 {
     char text[TOLD_MAX];
-    sandbox_status status = hear(told, wait, text, error);
+    SBX_ON_EXIT(sbx_gvisor_ahead_end) struct sbx_gvisor_ahead ahead;
+    sandbox_status status = SANDBOX_OK;
+    if (sbx_gvisor_ahead_begin(&ahead, directory, told))
+        status = sbx_gvisor_ahead_go(&ahead, told, wait, error);
+    if (status == SANDBOX_OK)
+        status = hear(told, wait, text, error);
     if (status != SANDBOX_OK || strcmp(text, "finished\n") == 0)
         return status;
     /* The sandbox may still be at it, and be gone when it is done. */

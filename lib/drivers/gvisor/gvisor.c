@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const folders[] = {"records", "locks",    "workspaces", "runsc",
-                                      "base",    "agents",   "runtimes",   "secrets"};
+static const char *const folders[] = {"records", "locks",    "workspaces", "runsc",  "base",
+                                      "agents",  "runtimes", "secrets",    "removed"};
 
 static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait, void **state,
                                   sandbox_error *error);
@@ -58,6 +58,8 @@ static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait,
     driver->directory = -1;
     driver->host = "/";
     pthread_mutex_init(&driver->mutex, NULL);
+    if (sbx_condition_init(&driver->sweeper.idle) != 0)
+        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a client");
     driver->cache = sbx_gvisor_cache_new();
     if (driver->cache == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a client");
@@ -80,6 +82,7 @@ static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait,
     if (status != SANDBOX_OK)
         return status;
     sbx_gvisor_limits_probe(&driver->limits);
+    sbx_gvisor_sweep_begin(driver);
     *state = sbx_take(driver);
     return SANDBOX_OK;
 }
@@ -88,11 +91,13 @@ static void close_driver(void *state)
 {
     struct sbx_gvisor *driver = state;
     sbx_gvisor_ready_forget(driver, NULL);
+    sbx_gvisor_sweep_end(driver);
     sbx_gvisor_settings_clear(&driver->settings);
     sbx_gvisor_cache_free(driver->cache);
     sbx_close_fd(&driver->directory);
     sbx_gvisor_runtime_clear(&driver->runtime);
     free(driver->runsc_root);
+    pthread_cond_destroy(&driver->sweeper.idle);
     pthread_mutex_destroy(&driver->mutex);
     free(driver);
 }

@@ -10,6 +10,7 @@
  *   agents/DIGEST/        copies of our agent and shim
  *   runtimes/DIGEST/      runsc: a copy of it; facts.json
  *   secrets/N             32 bytes that tokens are made from
+ *   removed/              snapshots that are nobody's any more: see sweep.c
  */
 #ifndef SBX_DRIVERS_GVISOR_H
 #define SBX_DRIVERS_GVISOR_H
@@ -17,6 +18,7 @@
 #include "core/driver.h"
 #include "util/digest.h"
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define SBX_GVISOR_STATE       "/var/lib/libsandbox"
 #define SBX_GVISOR_PATH        4096
@@ -106,6 +108,29 @@ sandbox_status sbx_gvisor_pins_hold(struct sbx_gvisor *driver, const struct sbx_
  * or a snapshot has been removed. What fails is logged. */
 void sbx_gvisor_pins_collect(struct sbx_gvisor *driver);
 
+/* ---- sweep.c: what was removed goes from the disk beside everything else ---- */
+
+struct sbx_gvisor_sweeper {
+    pthread_t thread;
+    bool started, busy, again; /* guarded by the driver's mutex */
+    pthread_cond_t idle;
+    atomic_bool stop;
+};
+
+/* Goes on with what others have left. */
+void sbx_gvisor_sweep_begin(struct sbx_gvisor *driver);
+/*
+ * Removes a snapshot. When this returns it has no name any more, nor after a loss of power; its
+ * room on the disk comes back a moment later. What is not there is success. With the fence held.
+ */
+sandbox_status sbx_gvisor_sweep(struct sbx_gvisor *driver, const char *id, const char *snapshot,
+                                const struct sbx_wait *wait, sandbox_error *error);
+/* Until nothing is left of what was removed: of that workspace, or of all (NULL). */
+sandbox_status sbx_gvisor_sweep_now(struct sbx_gvisor *driver, const char *id,
+                                    const struct sbx_wait *wait, sandbox_error *error);
+/* Ends the thread, soon; what is left is for whoever opens the state directory next. */
+void sbx_gvisor_sweep_end(struct sbx_gvisor *driver);
+
 /* ---- runtime.c: the copies of runsc that sandboxes run on ---- */
 
 #define SBX_GVISOR_ORIGIN 128
@@ -168,6 +193,7 @@ struct sbx_gvisor {
     char runtime_origin[SBX_GVISOR_ORIGIN]; /* which file `runtime` is a copy of; "": none yet */
     struct sbx_gvisor_runtime runtime;
     struct sbx_gvisor_ready ready[SBX_GVISOR_READY];
+    struct sbx_gvisor_sweeper sweeper;
 };
 
 /* Of the configured runsc, as it is now. */

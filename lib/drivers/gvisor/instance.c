@@ -106,6 +106,8 @@ sandbox_status sbx_gvisor_destroy(void *state, const struct sbx_record *record,
     snprintf(path, sizeof path, "workspaces/%s", record->id);
     if (status == SANDBOX_OK)
         status = sbx_tree_remove(driver->directory, path, error);
+    if (status == SANDBOX_OK)
+        status = sbx_gvisor_sweep_now(driver, record->id, wait, error);
     if (status != SANDBOX_OK)
         return status;
     snprintf(path, sizeof path, "locks/%s.relay", record->id);

@@ -20,6 +20,7 @@ const char sbx_gvisor_flags[] = "--network=none --ignore-cgroups --overlay2=root
 
 static sandbox_status check_room(struct sbx_gvisor *driver, const struct sbx_record *record,
                                  bool memory, const struct sbx_wait *wait, sandbox_error *error);
+static sandbox_status measure_room(int workspace, uint64_t *left, sandbox_error *error);
 static sandbox_status measure_files(int workspace, const struct sbx_wait *wait, uint64_t *bytes,
                                     sandbox_error *error);
 static bool can_clone(int directory);
@@ -76,25 +77,13 @@ sandbox_status sbx_gvisor_snapshot_remove(void *state, const struct sbx_record *
                                           sandbox_error *error)
 {
     struct sbx_gvisor *driver = state;
-    char path[SBX_GVISOR_SNAPSHOT_PATH], away[SBX_GVISOR_SNAPSHOT_PATH],
-        fresh[SBX_GVISOR_SNAPSHOT_PATH];
-    if (!sbx_gvisor_snapshot_path(record->id, snapshot_id, "", path) ||
-        !sbx_gvisor_snapshot_path(record->id, snapshot_id, ".new", fresh) ||
-        !sbx_gvisor_snapshot_path(record->id, snapshot_id, ".away", away))
+    char fresh[SBX_GVISOR_SNAPSHOT_PATH];
+    if (!sbx_gvisor_snapshot_path(record->id, snapshot_id, ".new", fresh))
         return sbx_fail(error, SANDBOX_INVALID, "'%s' is no snapshot's id", snapshot_id);
     SBX_ON_EXIT(sbx_close_fd) int lock = -1;
     sandbox_status status = sbx_gvisor_fence(driver, record, wait, &lock, error);
-    /* Half of it must never be taken for it. */
     if (status == SANDBOX_OK)
-        status = sbx_tree_remove(driver->directory, away, error);
-    if (status == SANDBOX_OK && renameat(driver->directory, path, driver->directory, away) < 0 &&
-        errno != ENOENT)
-        status = sbx_fail_errno(error, errno, "cannot remove the snapshot '%s'", snapshot_id);
-    /* Whatever of it is not done in the caller's time: half of it is no use to anybody. */
-    if (status == SANDBOX_OK)
-        (void)sbx_gvisor_remove(driver->directory, away, wait, NULL);
-    if (status == SANDBOX_OK)
-        status = sbx_tree_remove(driver->directory, away, error);
+        status = sbx_gvisor_sweep(driver, record->id, snapshot_id, wait, error);
     if (status == SANDBOX_OK)
         status = sbx_tree_remove(driver->directory, fresh, error);
     if (status == SANDBOX_OK)
@@ -184,8 +173,7 @@ static sandbox_status check_room(struct sbx_gvisor *driver, const struct sbx_rec
     SBX_ON_EXIT(sbx_close_fd)
     int workspace =
         openat(driver->directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    struct statvfs facts;
-    if (workspace < 0 || fstatvfs(workspace, &facts) < 0)
+    if (workspace < 0)
         return sbx_fail_errno(error, errno, "cannot look at the workspace's directory");
     uint64_t needed = 0;
     if (!can_clone(workspace)) {
@@ -196,13 +184,28 @@ static sandbox_status check_room(struct sbx_gvisor *driver, const struct sbx_rec
     if (memory)
         needed += sbx_gvisor_memory_used(record);
     needed += needed / 20 + MARGIN_BYTES;
-    uint64_t left = (uint64_t)facts.f_bavail * facts.f_frsize;
-    if (needed <= left)
-        return SANDBOX_OK;
+    uint64_t left = 0;
+    sandbox_status status = measure_room(workspace, &left, error);
+    if (status == SANDBOX_OK && needed > left) { /* some may be about to come back */
+        status = sbx_gvisor_sweep_now(driver, NULL, wait, error);
+        if (status == SANDBOX_OK)
+            status = measure_room(workspace, &left, error);
+    }
+    if (status != SANDBOX_OK || needed <= left)
+        return status;
     return sbx_fail_for(error, SANDBOX_LIMIT, "no-room",
                         "a snapshot may take %" PRIu64 " MiB, and '%s' has %" PRIu64
                         " MiB left; make room, or delete old snapshots",
                         (needed >> 20) + 1, driver->settings.state, left >> 20);
+}
+
+static sandbox_status measure_room(int workspace, uint64_t *left, sandbox_error *error)
+{
+    struct statvfs facts;
+    if (fstatvfs(workspace, &facts) < 0)
+        return sbx_fail_errno(error, errno, "cannot look at the workspace's directory");
+    *left = (uint64_t)facts.f_bavail * facts.f_frsize;
+    return SANDBOX_OK;
 }
 
 static sandbox_status measure_files(int workspace, const struct sbx_wait *wait, uint64_t *bytes,

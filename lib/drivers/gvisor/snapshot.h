@@ -64,11 +64,14 @@ void sbx_gvisor_manifest_clear(struct sbx_gvisor_manifest *manifest);
 /* All that is not in the tree, and the tree. */
 uint64_t sbx_gvisor_manifest_bytes(const struct sbx_gvisor_manifest *manifest);
 
-/* ---- parts.c: the files of a snapshot ---- */
+/* ---- parts.c and parts_read.c: the files of a snapshot ---- */
 
 /* Adds a file and its size. */
 sandbox_status sbx_gvisor_part_add(int directory, struct sbx_gvisor_manifest *manifest,
                                    const char *path, sandbox_error *error);
+/* SANDBOX_NOT_RESTORED as below. */
+sandbox_status sbx_gvisor_part_open(int directory, const struct sbx_gvisor_part *part, int *fd,
+                                    sandbox_error *error);
 /*
  * Reads every part on all processors, and notes the digests, or (`compare`) compares them:
  * "snapshot-damaged" names the part and the piece. `bytes` are what was read.
@@ -177,9 +180,9 @@ sandbox_status sbx_gvisor_checkpoint_start(struct sbx_gvisor *driver, const char
                                            const char *place,
                                            const struct sbx_gvisor_runtime *runtime,
                                            const int locks[2], int *told, sandbox_error *error);
-/* Until the image is there, or "checkpoint-failed". */
+/* Until the image is there, or "checkpoint-failed". `directory` is the snapshot's new one. */
 sandbox_status sbx_gvisor_checkpoint_await(struct sbx_gvisor *driver,
-                                           const struct sbx_record *record, int told,
+                                           const struct sbx_record *record, int directory, int told,
                                            const struct sbx_wait *wait, sandbox_error *error);
 /* Until it is durable. */
 sandbox_status sbx_gvisor_checkpoint_end(int told, const struct sbx_wait *wait,
@@ -195,6 +198,28 @@ sandbox_status sbx_gvisor_checkpoint_quiet(struct sbx_gvisor *driver,
                                            const struct sbx_wait *wait, sandbox_error *error);
 /* What the guest's memory takes, as an image will: of the recorded incarnation. */
 uint64_t sbx_gvisor_memory_used(const struct sbx_record *record);
+
+/* ---- ahead.c: the image's way to the disk, begun while it is written ---- */
+
+#define SBX_GVISOR_AHEAD_FILES 4
+
+struct sbx_gvisor_ahead {
+    int image;   /* the directory */
+    int changes; /* of the files in it */
+    int both;    /* of these, and of what is told */
+    struct sbx_gvisor_ahead_file {
+        char name[64];
+        int fd;
+        uint64_t begun; /* bytes that are on their way */
+    } files[SBX_GVISOR_AHEAD_FILES];
+};
+
+/* False: it cannot be had here. End it in any case. */
+bool sbx_gvisor_ahead_begin(struct sbx_gvisor_ahead *ahead, int directory, int told);
+/* Until there is something to hear at `told`. */
+sandbox_status sbx_gvisor_ahead_go(struct sbx_gvisor_ahead *ahead, int told,
+                                   const struct sbx_wait *wait, sandbox_error *error);
+void sbx_gvisor_ahead_end(struct sbx_gvisor_ahead *ahead); /* for SBX_ON_EXIT */
 
 /* ---- snapshot_verify.c ---- */
 

@@ -198,6 +198,9 @@ static sandbox_status take_memory(struct making *making, sandbox_error *error)
                                           error);
     if (status == SANDBOX_OK)
         status = describe_memory(making, &runtime, error);
+    /* Made here, so that it can be watched before there is anything in it. */
+    if (status == SANDBOX_OK)
+        status = sbx_gvisor_directory(making->directory, "image", 0700, error);
     if (status == SANDBOX_OK) {
         SBX_ON_EXIT(sbx_free_text)
         char *place = sbx_gvisor_path(making->driver, "%s", making->fresh);
@@ -227,8 +230,8 @@ static sandbox_status checkpoint(struct making *making, sandbox_error *error)
         copied = copy_tree(making, &why);
     sandbox_status status = SANDBOX_OK;
     if (copied != SANDBOX_TIMED_OUT && copied != SANDBOX_CANCELLED)
-        status = sbx_gvisor_checkpoint_await(making->driver, making->record, making->told,
-                                             making->wait, error);
+        status = sbx_gvisor_checkpoint_await(making->driver, making->record, making->directory,
+                                             making->told, making->wait, error);
     /* Nobody's time is up for the process that goes on: what it makes is there to be adopted. */
     if (status == SANDBOX_TIMED_OUT || status == SANDBOX_CANCELLED)
         return status;

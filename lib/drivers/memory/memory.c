@@ -6,6 +6,7 @@
 #include "drivers/memory/memory.h"
 #include "util/fail.h"
 #include "util/memory.h"
+#include "util/owner.h"
 #include <stdio.h>
 
 static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait, void **state,
@@ -26,6 +27,8 @@ static sandbox_status connect_agent(void *state, const struct sbx_record *record
                                     const struct sbx_wait *wait, struct sbx_channel *channel,
                                     sandbox_error *error);
 static bool needs_parking(void *state, const struct sbx_record *record);
+static sandbox_status owner_name(void *state, char owner[128], sandbox_error *error);
+static bool owner_is_gone(void *state, const char *owner);
 
 const struct sbx_driver sbx_driver_memory = {
     .name = "memory",
@@ -38,8 +41,8 @@ const struct sbx_driver sbx_driver_memory = {
     .record_remove = sbx_memory_record_remove,
     .record_list = sbx_memory_record_list,
     .secret = sbx_memory_secret,
-    .owner_name = sbx_memory_owner_name,
-    .owner_is_gone = sbx_memory_owner_is_gone,
+    .owner_name = owner_name,
+    .owner_is_gone = owner_is_gone,
     .provision = provision,
     .inspect = inspect,
     .discard = discard,
@@ -168,6 +171,17 @@ static sandbox_status connect_agent(void *state, const struct sbx_record *record
 static bool needs_parking(void *state, const struct sbx_record *record)
 {
     return false;
+}
+
+static sandbox_status owner_name(void *state, char owner[128], sandbox_error *error)
+{
+    return sbx_owner_name(owner, error);
+}
+
+/* The platform is a process of this machine: nobody of another boot can have seen it. */
+static bool owner_is_gone(void *state, const char *owner)
+{
+    return sbx_owner_is_gone(owner, SBX_OWNER_HERE);
 }
 
 cJSON *sbx_memory_fenced(const char *what, const struct sbx_record *record)

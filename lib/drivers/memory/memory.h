@@ -106,9 +106,4 @@ sandbox_status sbx_memory_evidence(void *state, const struct sbx_record *record,
 sandbox_status sbx_memory_release(void *state, const struct sbx_record *record,
                                   const struct sbx_wait *wait, sandbox_error *error);
 
-/* ---- owner.c ---- */
-
-sandbox_status sbx_memory_owner_name(void *state, char owner[128], sandbox_error *error);
-bool sbx_memory_owner_is_gone(void *state, const char *owner);
-
 #endif

@@ -1,9 +1,6 @@
-/*
- * Owners of operations: processes of this machine, told apart by what is not used again while
- * the machine runs. In doubt an owner lives.
- */
+/* Owners of operations, by what /proc tells of them. */
 
-#include "drivers/memory/memory.h"
+#include "util/owner.h"
 #include "util/fail.h"
 #include "util/file.h"
 #include "util/memory.h"
@@ -27,7 +24,7 @@ static sandbox_status read_process(long pid, char *state, unsigned long long *st
                                    sandbox_error *error);
 static bool has_other_threads(long pid);
 
-sandbox_status sbx_memory_owner_name(void *state, char owner[128], sandbox_error *error)
+sandbox_status sbx_owner_name(char owner[128], sandbox_error *error)
 {
     struct owner self = {0};
     char process_state;
@@ -44,7 +41,7 @@ sandbox_status sbx_memory_owner_name(void *state, char owner[128], sandbox_error
     return SANDBOX_OK;
 }
 
-bool sbx_memory_owner_is_gone(void *state, const char *owner)
+bool sbx_owner_is_gone(const char *owner, enum sbx_owners owners)
 {
     struct owner named = {0}, here = {0};
     if (sscanf(owner, "%ld %llu %llu %39s", &named.pid, &named.started, &named.namespace,
@@ -52,7 +49,7 @@ bool sbx_memory_owner_is_gone(void *state, const char *owner)
         named.pid <= 0 || read_here(&here, NULL) != SANDBOX_OK)
         return false;
     if (strcmp(named.boot, here.boot) != 0)
-        return true; /* the platform is a process too: nobody of another boot can have seen it */
+        return owners == SBX_OWNER_HERE;
     if (named.namespace != here.namespace)
         return false;
     char process_state = 0;
@@ -89,8 +86,7 @@ static sandbox_status read_process(long pid, char *state, unsigned long long *st
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
     SBX_ON_EXIT(sbx_free_text) char *text = NULL;
     size_t size = 0;
-    sandbox_status status =
-        sbx_file_read(AT_FDCWD, path, 4096, (uint8_t **)&text, &size, error);
+    sandbox_status status = sbx_file_read(AT_FDCWD, path, 4096, (uint8_t **)&text, &size, error);
     if (status != SANDBOX_OK)
         return status;
     /* The name may hold anything, a closing bracket too: the last one ends it. */

@@ -1,0 +1,130 @@
+/* What a "gke:" URI says: gke://CONTEXT/NAMESPACE?pool=NAME. */
+
+#include "drivers/gke/gke.h"
+#include "util/fail.h"
+#include "util/memory.h"
+#include "util/random.h"
+#include <stdio.h>
+
+/* Of a namespace, and of a pool: a Pod's name is the pool's with some letters more. */
+#define LABEL_MAX 63
+
+static void clear(struct sbx_gke *settings);
+static sandbox_status read_place(const char *text, size_t size, struct sbx_gke *settings,
+                                 sandbox_error *error);
+static sandbox_status read_parameter(const char *text, size_t size, struct sbx_gke *settings,
+                                     sandbox_error *error);
+static sandbox_status decode(const char *text, size_t size, char **out, sandbox_error *error);
+static sandbox_status check(const struct sbx_gke *settings, sandbox_error *error);
+
+sandbox_status sbx_gke_settings_read(const char *rest, struct sbx_gke *out, sandbox_error *error)
+{
+    SBX_ON_EXIT(clear) struct sbx_gke settings = {0};
+    size_t size = strcspn(rest, "?");
+    sandbox_status status = SANDBOX_OK;
+    if (size > 0)
+        status = read_place(rest, size, &settings, error);
+    for (const char *at = rest + size; status == SANDBOX_OK && *at != '\0';) {
+        at++;
+        size_t length = strcspn(at, "&");
+        status = read_parameter(at, length, &settings, error);
+        at += length;
+    }
+    char **const texts[] = {&settings.context, &settings.space, &settings.pool};
+    for (size_t n = 0; n < 3 && status == SANDBOX_OK; n++) {
+        if (*texts[n] == NULL && (*texts[n] = sbx_copy("")) == NULL)
+            status = sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a URI");
+    }
+    if (status == SANDBOX_OK)
+        status = check(&settings, error);
+    if (status != SANDBOX_OK)
+        return status;
+    out->context = sbx_take(settings.context);
+    out->space = sbx_take(settings.space);
+    out->pool = sbx_take(settings.pool);
+    return SANDBOX_OK;
+}
+
+void sbx_gke_settings_clear(struct sbx_gke *driver)
+{
+    char **const texts[] = {&driver->context, &driver->space, &driver->pool, &driver->title};
+    for (size_t n = 0; n < sizeof texts / sizeof texts[0]; n++)
+        sbx_free_text(texts[n]);
+}
+
+static void clear(struct sbx_gke *settings)
+{
+    sbx_gke_settings_clear(settings);
+}
+
+/* "//CONTEXT/NAMESPACE"; a slash in a context's name is written %2F. */
+static sandbox_status read_place(const char *text, size_t size, struct sbx_gke *settings,
+                                 sandbox_error *error)
+{
+    if (size < 2 || memcmp(text, "//", 2) != 0)
+        return sbx_fail(error, SANDBOX_INVALID,
+                        "a gke: URI is gke://CONTEXT/NAMESPACE?pool=NAME, with a context of your "
+                        "kubeconfig, or gke:///NAMESPACE?pool=NAME inside a cluster");
+    const char *context = text + 2, *end = text + size;
+    const char *slash = memchr(context, '/', (size_t)(end - context));
+    const char *context_end = slash == NULL ? end : slash;
+    sandbox_status status =
+        decode(context, (size_t)(context_end - context), &settings->context, error);
+    if (status == SANDBOX_OK && slash != NULL)
+        status = decode(slash + 1, (size_t)(end - slash) - 1, &settings->space, error);
+    return status;
+}
+
+static sandbox_status read_parameter(const char *text, size_t size, struct sbx_gke *settings,
+                                     sandbox_error *error)
+{
+    static const char pool[] = "pool=";
+    size_t name_size = sizeof pool - 1;
+    if (size <= name_size || memcmp(text, pool, name_size) != 0)
+        return sbx_fail(error, SANDBOX_INVALID,
+                        "a gke: URI takes pool=NAME after the '?', not '%.*s'",
+                        (int)(size < 64 ? size : 64), text);
+    if (settings->pool != NULL)
+        return sbx_fail(error, SANDBOX_INVALID, "the URI gives 'pool' twice");
+    return decode(text + name_size, size - name_size, &settings->pool, error);
+}
+
+/* Percent-decoding; a zero byte would cut the name short. */
+static sandbox_status decode(const char *text, size_t size, char **out, sandbox_error *error)
+{
+    char *decoded = malloc(size + 1);
+    if (decoded == NULL)
+        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a URI");
+    size_t used = 0;
+    for (size_t at = 0; at < size; at++) {
+        uint8_t byte = (uint8_t)text[at];
+        if (byte == '%') {
+            const char digits[3] = {at + 1 < size ? text[at + 1] : '\0',
+                                    at + 2 < size ? text[at + 2] : '\0', '\0'};
+            if (!sbx_hex_parse(digits, &byte, 1) || byte == 0) {
+                free(decoded);
+                return sbx_fail(error, SANDBOX_INVALID,
+                                "the URI has a '%%' without two hexadecimal digits of a byte; "
+                                "write '%%25' for the sign itself");
+            }
+            at += 2;
+        }
+        decoded[used++] = (char)byte;
+    }
+    decoded[used] = '\0';
+    *out = decoded;
+    return SANDBOX_OK;
+}
+
+static sandbox_status check(const struct sbx_gke *settings, sandbox_error *error)
+{
+    if (*settings->space != '\0' && !sbx_name_is_valid(settings->space))
+        return sbx_fail(error, SANDBOX_INVALID,
+                        "'%.100s' is no namespace: 1 to %d of a-z, 0-9 and '-'", settings->space,
+                        LABEL_MAX);
+    if (*settings->pool != '\0' && !sbx_name_is_valid(settings->pool))
+        return sbx_fail(error, SANDBOX_INVALID,
+                        "'%.100s' is no warm pool's name: 1 to %d of a-z, 0-9 and '-'",
+                        settings->pool, LABEL_MAX);
+    return SANDBOX_OK;
+}

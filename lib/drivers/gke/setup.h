@@ -1,0 +1,82 @@
+/* What sets a cluster up, and what looks whether it is: manifests and doctor. */
+#ifndef SBX_DRIVERS_GKE_SETUP_H
+#define SBX_DRIVERS_GKE_SETUP_H
+
+#include "drivers/gke/gke.h"
+
+#define SBX_GKE_POOL_LABEL  "sandbox.users.io/pool" /* on Pods: which policies are theirs */
+#define SBX_GKE_AGENT       "/sandbox/agent/sandbox-agent"
+#define SBX_GKE_KEYS_SECRET "sandbox-keys"
+#define SBX_GKE_RETENTION   8 /* of the PodSnapshotPolicy: the library removes its own before */
+
+/* ---- rights.c ---- */
+
+struct sbx_gke_right {
+    const struct sbx_resource *resource; /* NULL ends the table */
+    const char *part;
+    const char *verbs[7]; /* ended by NULL */
+};
+
+extern const struct sbx_gke_right sbx_gke_rights[];
+extern const struct sbx_resource sbx_gke_events;
+
+/* ---- manifests_text.c ---- */
+
+/* One object as it is before it is filled in; `comment` says why it is there. */
+struct sbx_gke_manifest {
+    const struct sbx_resource *resource; /* NULL ends the table */
+    const char *comment, *text;
+};
+
+extern const struct sbx_gke_manifest sbx_gke_manifest_texts[];
+/* Their places in the table, which is the order of application. */
+enum sbx_gke_manifest_place {
+    SBX_GKE_OF_SPACE,
+    SBX_GKE_OF_CLIENT,
+    SBX_GKE_OF_ROLE,
+    SBX_GKE_OF_BINDING,
+    SBX_GKE_OF_CLUSTER_ROLE,
+    SBX_GKE_OF_CLUSTER_BINDING,
+    SBX_GKE_OF_ACCOUNT,
+    SBX_GKE_OF_NETWORK,
+    SBX_GKE_OF_CLASS,
+    SBX_GKE_OF_STORAGE,
+    SBX_GKE_OF_POLICY,
+    SBX_GKE_OF_TEMPLATE,
+    SBX_GKE_OF_POOL,
+    SBX_GKE_MANIFESTS
+};
+
+/* ---- manifests.c ---- */
+
+sandbox_status sbx_gke_manifests(const char *rest, const sandbox_manifests_options *options,
+                                 struct sbx_manifests_sink *sink, sandbox_error *error);
+sandbox_status sbx_gke_manifests_apply(const char *rest, const sandbox_manifests_options *options,
+                                       const struct sbx_wait *wait, struct sbx_manifests_sink *sink,
+                                       sandbox_error *error);
+
+/* ---- doctor.c ---- */
+
+/* A look at a cluster. */
+struct sbx_gke_look {
+    struct sbx_gke *driver;
+    const struct sbx_wait *wait;
+    struct sbx_findings_sink *sink;
+};
+
+void sbx_gke_found(const struct sbx_gke_look *look, sandbox_severity severity, const char *subject,
+                   const char *remedy, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+/* Any object by its path. What may not be read is NULL, and told as a note: `what` is not known. */
+sandbox_status sbx_gke_look_at(const struct sbx_gke_look *look, const char *path, const char *what,
+                               cJSON **out);
+
+/* ---- doctor_pool.c, doctor_template.c, doctor_nodes.c ---- */
+
+/* The pool, its template, and what concerns its Pods. `template`: NULL if there is none to be seen.
+ */
+void sbx_gke_look_at_pool(const struct sbx_gke_look *look, cJSON **template);
+void sbx_gke_look_at_template(const struct sbx_gke_look *look, const cJSON *template);
+void sbx_gke_look_at_nodes(const struct sbx_gke_look *look, const cJSON *template);
+
+#endif
