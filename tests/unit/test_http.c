@@ -3,6 +3,7 @@
 #include "kubernetes_place.h"
 #include "util/clock.h"
 #include <pthread.h>
+#include <sandbox/version.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -66,7 +67,7 @@ START_TEST(an_answer_comes_whole_whatever_its_status)
     ck_assert(answer.status == 200 && body_is(""));
     ck_assert_str_eq(request_field(3, "headers/cookie"), "");
     ck_assert_uint_eq(count_requests("/y", ""), 0);
-    ck_assert_str_eq(request_field(0, "headers/user-agent"), "libsandbox/0.2.0");
+    ck_assert_str_eq(request_field(0, "headers/user-agent"), "libsandbox/" SANDBOX_VERSION);
 }
 END_TEST
 
