@@ -59,6 +59,12 @@ bool sbx_transition_allowed(sandbox_state from, sandbox_state to, const char *op
     return false;
 }
 
+bool sbx_record_is_claimed_by(const struct sbx_record *stored, const struct sbx_record *actor)
+{
+    return strcmp(stored->id, actor->id) == 0 && stored->epoch == actor->epoch &&
+           strcmp(stored->operation.id, actor->operation.id) == 0;
+}
+
 bool sbx_name_is_valid(const char *name)
 {
     size_t length = name == NULL ? 0 : strnlen(name, SBX_NAME_MAX + 1);

@@ -87,6 +87,9 @@ sandbox_status sbx_record_decode(const char *text, size_t size, struct sbx_recor
 /* @param text  free() */
 sandbox_status sbx_record_encode(struct sbx_record *record, char **text, sandbox_error *error);
 
+/* Whether the stored record is still the one that this actor claimed: for a driver's fence. */
+bool sbx_record_is_claimed_by(const struct sbx_record *stored, const struct sbx_record *actor);
+
 /* By id; NULL if there is none. Borrowed until the list changes. */
 struct sbx_snapshot *sbx_record_snapshot(const struct sbx_record *record, const char *id);
 /* Appends a copy. */

@@ -370,34 +370,6 @@ START_TEST(a_damaged_secret_is_never_used)
 }
 END_TEST
 
-START_TEST(an_owner_is_gone_only_when_that_is_certain)
-{
-    char owner[128], other[160];
-    ck_assert_int_eq(sbx_gvisor_owner_name(driver, owner, NULL), SANDBOX_OK);
-    ck_assert(!sbx_gvisor_owner_is_gone(driver, owner));
-    snprintf(other, sizeof other, "00000000-0000-0000-0000-000000000000%s", owner + 36);
-    ck_assert(sbx_gvisor_owner_is_gone(driver, other)); /* another boot */
-    snprintf(other, sizeof other, "%s0", owner);
-    ck_assert(sbx_gvisor_owner_is_gone(driver, other)); /* the number was given away again */
-    ck_assert(!sbx_gvisor_owner_is_gone(driver, "somebody from elsewhere"));
-    ck_assert(!sbx_gvisor_owner_is_gone(driver, ""));
-
-    int ends[2];
-    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        char mine[128] = "";
-        sbx_gvisor_owner_name(driver, mine, NULL);
-        _exit(write(ends[1], mine, sizeof mine) != sizeof mine);
-    }
-    char theirs[128] = "";
-    ck_assert_int_eq(read(ends[0], theirs, sizeof theirs), sizeof theirs);
-    ck_assert_int_eq(waitpid(child, NULL, 0), child);
-    ck_assert_str_ne(theirs, owner);
-    ck_assert(sbx_gvisor_owner_is_gone(driver, theirs));
-}
-END_TEST
-
 /* The fence: an actor whose operation was taken over changes nothing. */
 START_TEST(a_stale_epoch_or_operation_is_fenced_off)
 {
@@ -457,7 +429,6 @@ int main(void)
     tcase_add_test(tests, ten_thousand_records_are_listed_and_a_visitor_can_stop);
     tcase_add_test(tests, the_first_secret_is_made_once_and_old_ones_stay_readable);
     tcase_add_test(tests, a_damaged_secret_is_never_used);
-    tcase_add_test(tests, an_owner_is_gone_only_when_that_is_certain);
     tcase_add_test(tests, a_stale_epoch_or_operation_is_fenced_off);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -26,9 +26,7 @@ sandbox_status sbx_gke_check_record(struct sbx_gke *driver, const struct sbx_rec
     if (status == SANDBOX_OK)
         status = sbx_record_decode(text, size, &stored, error);
     if (status == SANDBOX_NOT_FOUND ||
-        (status == SANDBOX_OK &&
-         (strcmp(stored.id, record->id) != 0 || stored.epoch != record->epoch ||
-          strcmp(stored.operation.id, record->operation.id) != 0)))
+        (status == SANDBOX_OK && !sbx_record_is_claimed_by(&stored, record)))
         return stale(record, error);
     return status;
 }

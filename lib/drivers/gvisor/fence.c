@@ -4,15 +4,13 @@
 #include "util/fail.h"
 #include "util/file.h"
 #include "util/memory.h"
-#include <inttypes.h>
+#include "util/owner.h"
 #include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static sandbox_status check_record(struct sbx_gvisor *driver, const struct sbx_record *record,
                                    const struct sbx_wait *wait, bool *missing,
                                    sandbox_error *error);
-static uint64_t pid_namespace(void);
 
 sandbox_status sbx_gvisor_fence(struct sbx_gvisor *driver, const struct sbx_record *record,
                                 const struct sbx_wait *wait, int *lock, sandbox_error *error)
@@ -34,31 +32,12 @@ sandbox_status sbx_gvisor_fence(struct sbx_gvisor *driver, const struct sbx_reco
 
 sandbox_status sbx_gvisor_owner_name(void *state, char owner[128], sandbox_error *error)
 {
-    char boot[40];
-    if (!sbx_gvisor_boot_id(boot))
-        return sbx_fail(error, SANDBOX_FAILED, "cannot read the host's boot id in /proc");
-    pid_t pid = getpid();
-    snprintf(owner, 128, "%s:%" PRIu64 ":%d:%" PRIu64, boot, pid_namespace(), (int)pid,
-             sbx_gvisor_started(pid));
-    return SANDBOX_OK;
+    return sbx_owner_name(owner, error);
 }
 
-/* Only what is certain: another PID namespace's processes cannot be seen from here. */
 bool sbx_gvisor_owner_is_gone(void *state, const char *owner)
 {
-    char boot[40], their_boot[40] = "";
-    uint64_t namespace_number = 0, started = 0;
-    int pid = 0;
-    if (sscanf(owner, "%39[0-9a-f-]:%" SCNu64 ":%d:%" SCNu64, their_boot, &namespace_number, &pid,
-               &started) != 4 ||
-        pid <= 0 || !sbx_gvisor_boot_id(boot))
-        return false;
-    if (strcmp(boot, their_boot) != 0)
-        return true;
-    if (namespace_number != pid_namespace())
-        return false;
-    uint64_t now = sbx_gvisor_started(pid);
-    return now != started && now != SBX_GVISOR_CANNOT_TELL;
+    return sbx_owner_is_gone(owner, SBX_OWNER_HERE);
 }
 
 static sandbox_status check_record(struct sbx_gvisor *driver, const struct sbx_record *record,
@@ -75,15 +54,8 @@ static sandbox_status check_record(struct sbx_gvisor *driver, const struct sbx_r
     if (status != SANDBOX_OK && status != SANDBOX_NOT_FOUND)
         return status;
     *missing = status == SANDBOX_NOT_FOUND;
-    if (*missing || strcmp(stored.id, record->id) != 0 || stored.epoch != record->epoch ||
-        strcmp(stored.operation.id, record->operation.id) != 0)
+    if (*missing || !sbx_record_is_claimed_by(&stored, record))
         return sbx_fail_for(error, SANDBOX_CONFLICT, "stale-epoch",
                             "another operation has taken over the workspace '%s'", record->name);
     return SANDBOX_OK;
-}
-
-static uint64_t pid_namespace(void)
-{
-    struct stat facts;
-    return stat("/proc/self/ns/pid", &facts) < 0 ? 0 : (uint64_t)facts.st_ino;
 }
