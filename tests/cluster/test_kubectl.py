@@ -104,7 +104,13 @@ def pod(with_processes, kubectl):
 
 def test_exec(with_processes, pod, kubectl):
     def run(*words, **more):
-        return kubectl(with_processes, "exec", "-i", pod, "-c", "workspace", "--", *words, **more)
+        # kubectl drops output that comes before it has made all its streams, and says so.
+        for _ in range(10):
+            done = kubectl(with_processes, "exec", "-i", pod, "-c", "workspace", "--", *words,
+                           **more)
+            if b"Unknown stream id" not in done.stderr:
+                break
+        return done
     done = run("sh", "-c", "echo out; echo err >&2; exit 7", code=7)
     assert (done.stdout, done.stderr.splitlines()[0]) == (b"out\n", b"err")
     # The end of the input reaches the command, and nothing is lost on the way.

@@ -115,22 +115,36 @@ const char *rig_pin(sandbox_workspace *workspace)
     return name;
 }
 
+/* The id of the one that a resume goes back to. */
+static void recovery_point(sandbox_workspace *workspace, char id[64])
+{
+    sandbox_snapshot_list *list = NULL;
+    sandbox_error error;
+    require(sandbox_snapshot_list_all(workspace, NULL, &list, &error) == SANDBOX_OK,
+            "list snapshots: %s", error.message);
+    id[0] = '\0';
+    for (size_t n = 0; n < sandbox_snapshot_list_count(list); n++) {
+        const sandbox_snapshot_info *info = sandbox_snapshot_list_at(list, n);
+        if (info->is_recovery_point)
+            snprintf(id, 64, "%s", info->id);
+    }
+    sandbox_snapshot_list_free(list);
+}
+
 const char *rig_pod_snapshot(sandbox_workspace *workspace)
 {
     static char name[256];
-    char prefix[64], newest[64] = "";
-    snprintf(prefix, sizeof prefix, "sandbox-%.12s-", sandbox_workspace_id(workspace));
+    char prefix[128], id[64];
+    recovery_point(workspace, id);
+    snprintf(prefix, sizeof prefix, "sandbox-%.12s-%s", sandbox_workspace_id(workspace), id);
     SBX_ON_EXIT(sbx_json_free) cJSON *all = rig_objects("podsnapshots", NULL);
     const cJSON *one;
     name[0] = '\0';
     cJSON_ArrayForEach(one, all)
     {
         const char *by = text(one, "metadata", "labels", "gke-pod-snapshot-triggered-by");
-        const char *made = text(one, "metadata", "creationTimestamp", NULL);
-        if (strncmp(by, prefix, strlen(prefix)) != 0 || strcmp(made, newest) < 0)
-            continue;
-        snprintf(newest, sizeof newest, "%s", made);
-        snprintf(name, sizeof name, "%s", text(one, "metadata", "name", NULL));
+        if (strncmp(by, prefix, strlen(prefix)) == 0)
+            snprintf(name, sizeof name, "%s", text(one, "metadata", "name", NULL));
     }
     return name;
 }

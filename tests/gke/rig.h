@@ -28,7 +28,7 @@ const char *rig_sandbox(sandbox_workspace *workspace);
 const char *rig_claim(sandbox_workspace *workspace);
 /* Which PodSnapshot its next Pod is pinned to; "". */
 const char *rig_pin(sandbox_workspace *workspace);
-/* The name of its newest PodSnapshot; "". */
+/* The name of the PodSnapshot that a resume goes back to; "". */
 const char *rig_pod_snapshot(sandbox_workspace *workspace);
 /* GKE says at last that its Pod was restored from its newest PodSnapshot. */
 void rig_confirm_restore(sandbox_workspace *workspace);

@@ -217,7 +217,7 @@ START_TEST(an_image_is_pinned_and_has_its_own_pool)
     ck_assert_int_eq(sbx_gke_image_check(&record, other, &error), SANDBOX_FAILED);
     ck_assert_str_eq(error.reason, "wrong-image");
 
-    static const char *const wrong[] = {"i:latest", "@sha256:" DIGITS, "i@sha256:0123",
+    static const char *const wrong[] = {"i:latest", ("@sha256:" DIGITS), "i@sha256:0123",
                                         "i@sha256:"};
     for (size_t n = 0; n < sizeof wrong / sizeof wrong[0]; n++) {
         record.image = (char *)(uintptr_t)wrong[n];

@@ -1,6 +1,7 @@
 """What all controllers share: a queue of names, conditions, hashes, owners."""
 import asyncio
 import datetime
+import os
 import traceback
 
 from errors import ApiError
@@ -131,5 +132,7 @@ class Queue:
 
 def complain(cluster):
     """A mistake of the double itself: told in the state and in a file."""
+    if not os.path.isdir(cluster.directory):
+        return  # whoever took the folder away wants an end of all this
     with open(f"{cluster.directory}/controller-errors", "a", encoding="utf-8") as file:
         file.write(traceback.format_exc() + "\n")
