@@ -97,7 +97,7 @@ sandbox_status sbx_http_do(struct sbx_http *http, const struct sbx_http_request 
                            const struct sbx_wait *wait, struct sbx_http_answer *answer, bool *sent,
                            sandbox_error *error)
 {
-    bool unused;
+    bool unused = false;
     *answer = (struct sbx_http_answer){.retry_after_ms = -1};
     sent = sent == NULL ? &unused : sent;
     *sent = false;

@@ -11,10 +11,10 @@
 #include <strings.h>
 #include <time.h>
 
-#define CONNECT_MS 10000l
+#define CONNECT_MS 10000L
 /* A peer that acknowledges nothing for so long is gone, whatever the connection has waited for. */
 #define UNANSWERED_MS      30000
-#define KEEP_ALIVE_SECONDS 20l
+#define KEEP_ALIVE_SECONDS 20L
 #define HEADER_BYTES_MAX   (256u << 10)
 #define RETRY_AFTER_MAX_S  86400
 
@@ -168,16 +168,16 @@ static bool set_way(CURL *easy, const struct sbx_http_peer *peer)
         set = curl_easy_setopt(easy, CURLOPT_PROXY, peer->proxy) == CURLE_OK &&
               curl_easy_setopt(easy, CURLOPT_NOPROXY, "") == CURLE_OK;
     }
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1l);
-    curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1l);
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
-    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1l);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, KEEP_ALIVE_SECONDS);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, KEEP_ALIVE_SECONDS / 2);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
-    curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1l);
+    curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     /* A name server that does not answer must not hold up the thread when a transfer ends. */
-    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1l);
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     return set;
 }
 
@@ -185,8 +185,8 @@ static bool set_way(CURL *easy, const struct sbx_http_peer *peer)
 static bool set_trust(CURL *easy, const struct sbx_http_peer *peer)
 {
     if (peer->insecure) {
-        curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0l);
-        curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0l);
+        curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+        curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
     } else if (peer->ca != NULL) {
         curl_easy_setopt(easy, CURLOPT_CAINFO, NULL);
         curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
@@ -231,7 +231,7 @@ static sandbox_status set_url(CURL *easy, const struct sbx_http_peer *peer, cons
      */
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION,
                      is_plain ? (long)CURL_HTTP_VERSION_1_1 : (long)CURL_HTTP_VERSION_2TLS);
-    curl_easy_setopt(easy, CURLOPT_PIPEWAIT, is_plain ? 0l : 1l);
+    curl_easy_setopt(easy, CURLOPT_PIPEWAIT, is_plain ? 0L : 1L);
 
     bool set = peer->server_name == NULL || is_plain
                    ? curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK
@@ -293,9 +293,9 @@ static bool set_request(struct sbx_http_transfer *transfer, const struct sbx_htt
     CURL *easy = transfer->easy;
     const void *body = transfer->body != NULL ? transfer->body : request->body;
     if (request->on_fresh_connection)
-        curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1l);
+        curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
     if (body != NULL) {
-        curl_easy_setopt(easy, CURLOPT_POST, 1l);
+        curl_easy_setopt(easy, CURLOPT_POST, 1L);
         curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body);
         curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)transfer->body_size);
     }

@@ -106,7 +106,7 @@ static sandbox_status read_context(const struct sbx_kubernetes_options *options,
                                    struct sbx_kubeconfig *config, sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_kubeconfig_files_clear) struct sbx_kubeconfig_files files = {0};
-    struct sbx_kubeconfig_entry context, cluster, user;
+    struct sbx_kubeconfig_entry context = {0}, cluster = {0}, user = {0};
     sandbox_status status = sbx_kubeconfig_files_read(options->kubeconfig, &files, error);
     if (status == SANDBOX_OK)
         status = find_context(&files, options->context, &context, error);

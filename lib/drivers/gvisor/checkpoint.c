@@ -148,7 +148,7 @@ sandbox_status sbx_gvisor_checkpoint_await(struct sbx_gvisor *driver,
                                            const struct sbx_record *record, int directory, int told,
                                            const struct sbx_wait *wait, sandbox_error *error)
 {
-    char text[TOLD_MAX];
+    char text[TOLD_MAX] = "";
     SBX_ON_EXIT(sbx_gvisor_ahead_end) struct sbx_gvisor_ahead ahead;
     sandbox_status status = SANDBOX_OK;
     if (sbx_gvisor_ahead_begin(&ahead, directory, told))
