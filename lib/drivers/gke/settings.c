@@ -3,7 +3,7 @@
 #include "drivers/gke/gke.h"
 #include "util/fail.h"
 #include "util/memory.h"
-#include "util/random.h"
+#include "util/uri.h"
 #include <stdio.h>
 
 /* Of a namespace, and of a pool: a Pod's name is the pool's with some letters more. */
@@ -14,7 +14,6 @@ static sandbox_status read_place(const char *text, size_t size, struct sbx_gke *
                                  sandbox_error *error);
 static sandbox_status read_parameter(const char *text, size_t size, struct sbx_gke *settings,
                                      sandbox_error *error);
-static sandbox_status decode(const char *text, size_t size, char **out, sandbox_error *error);
 static sandbox_status check(const struct sbx_gke *settings, sandbox_error *error);
 
 sandbox_status sbx_gke_settings_read(const char *rest, struct sbx_gke *out, sandbox_error *error)
@@ -69,9 +68,9 @@ static sandbox_status read_place(const char *text, size_t size, struct sbx_gke *
     const char *slash = memchr(context, '/', (size_t)(end - context));
     const char *context_end = slash == NULL ? end : slash;
     sandbox_status status =
-        decode(context, (size_t)(context_end - context), &settings->context, error);
+        sbx_uri_decode(context, (size_t)(context_end - context), &settings->context, error);
     if (status == SANDBOX_OK && slash != NULL)
-        status = decode(slash + 1, (size_t)(end - slash) - 1, &settings->space, error);
+        status = sbx_uri_decode(slash + 1, (size_t)(end - slash) - 1, &settings->space, error);
     return status;
 }
 
@@ -86,34 +85,7 @@ static sandbox_status read_parameter(const char *text, size_t size, struct sbx_g
                         (int)(size < 64 ? size : 64), text);
     if (settings->pool != NULL)
         return sbx_fail(error, SANDBOX_INVALID, "the URI gives 'pool' twice");
-    return decode(text + name_size, size - name_size, &settings->pool, error);
-}
-
-/* Percent-decoding; a zero byte would cut the name short. */
-static sandbox_status decode(const char *text, size_t size, char **out, sandbox_error *error)
-{
-    char *decoded = malloc(size + 1);
-    if (decoded == NULL)
-        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a URI");
-    size_t used = 0;
-    for (size_t at = 0; at < size; at++) {
-        uint8_t byte = (uint8_t)text[at];
-        if (byte == '%') {
-            const char digits[3] = {at + 1 < size ? text[at + 1] : '\0',
-                                    at + 2 < size ? text[at + 2] : '\0', '\0'};
-            if (!sbx_hex_parse(digits, &byte, 1) || byte == 0) {
-                free(decoded);
-                return sbx_fail(error, SANDBOX_INVALID,
-                                "the URI has a '%%' without two hexadecimal digits of a byte; "
-                                "write '%%25' for the sign itself");
-            }
-            at += 2;
-        }
-        decoded[used++] = (char)byte;
-    }
-    decoded[used] = '\0';
-    *out = decoded;
-    return SANDBOX_OK;
+    return sbx_uri_decode(text + name_size, size - name_size, &settings->pool, error);
 }
 
 static sandbox_status check(const struct sbx_gke *settings, sandbox_error *error)

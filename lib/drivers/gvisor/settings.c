@@ -3,7 +3,7 @@
 #include "drivers/gvisor/gvisor.h"
 #include "util/fail.h"
 #include "util/memory.h"
-#include "util/random.h"
+#include "util/uri.h"
 
 static const char *const platforms[] = {"systrap", "ptrace", "kvm", NULL};
 
@@ -11,7 +11,6 @@ static sandbox_status read_parameters(const char *text, struct sbx_gvisor_settin
                                       sandbox_error *error);
 static sandbox_status read_parameter(const char *text, size_t size,
                                      struct sbx_gvisor_settings *settings, sandbox_error *error);
-static sandbox_status decode(const char *text, size_t size, char **out, sandbox_error *error);
 static sandbox_status check(const struct sbx_gvisor_settings *settings, sandbox_error *error);
 
 sandbox_status sbx_gvisor_settings_read(const char *rest, struct sbx_gvisor_settings *out,
@@ -20,12 +19,13 @@ sandbox_status sbx_gvisor_settings_read(const char *rest, struct sbx_gvisor_sett
     SBX_ON_EXIT(sbx_gvisor_settings_clear) struct sbx_gvisor_settings settings = {0};
     size_t path_size = strcspn(rest, "?");
     sandbox_status status =
-        path_size > 0 ? decode(rest, path_size, &settings.state, error)
-                      : decode(SBX_GVISOR_STATE, strlen(SBX_GVISOR_STATE), &settings.state, error);
+        path_size > 0
+            ? sbx_uri_decode(rest, path_size, &settings.state, error)
+            : sbx_uri_decode(SBX_GVISOR_STATE, strlen(SBX_GVISOR_STATE), &settings.state, error);
     if (status == SANDBOX_OK && rest[path_size] == '?')
         status = read_parameters(rest + path_size + 1, &settings, error);
     if (status == SANDBOX_OK && settings.runsc == NULL)
-        status = decode("runsc", strlen("runsc"), &settings.runsc, error);
+        status = sbx_uri_decode("runsc", strlen("runsc"), &settings.runsc, error);
     if (status == SANDBOX_OK)
         status = check(&settings, error);
     if (status != SANDBOX_OK)
@@ -79,38 +79,11 @@ static sandbox_status read_parameter(const char *text, size_t size,
             return sbx_fail(error, SANDBOX_INVALID, "the URI gives '%s' twice", known[n].name);
         if (equals == NULL || name_size + 1 == size)
             return sbx_fail(error, SANDBOX_INVALID, "the URI's '%s' has no value", known[n].name);
-        return decode(equals + 1, size - name_size - 1, known[n].value, error);
+        return sbx_uri_decode(equals + 1, size - name_size - 1, known[n].value, error);
     }
     return sbx_fail(error, SANDBOX_INVALID,
                     "a gvisor: URI has no parameter '%.*s'; it takes runsc, platform, agent, shim",
                     (int)(name_size < 64 ? name_size : 64), text);
-}
-
-/* Percent-decoding; a zero byte would cut the path short behind the caller's back. */
-static sandbox_status decode(const char *text, size_t size, char **out, sandbox_error *error)
-{
-    char *decoded = malloc(size + 1);
-    if (decoded == NULL)
-        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a URI");
-    size_t used = 0;
-    for (size_t at = 0; at < size; at++) {
-        uint8_t byte = (uint8_t)text[at];
-        if (byte == '%') {
-            const char digits[3] = {at + 1 < size ? text[at + 1] : '\0',
-                                    at + 2 < size ? text[at + 2] : '\0', '\0'};
-            if (!sbx_hex_parse(digits, &byte, 1) || byte == 0) {
-                free(decoded);
-                return sbx_fail(error, SANDBOX_INVALID,
-                                "the URI has a '%%' that is not followed by a byte in two "
-                                "hexadecimal digits; write '%%25' for the sign itself");
-            }
-            at += 2;
-        }
-        decoded[used++] = (char)byte;
-    }
-    decoded[used] = '\0';
-    *out = decoded;
-    return SANDBOX_OK;
 }
 
 static sandbox_status check(const struct sbx_gvisor_settings *settings, sandbox_error *error)

@@ -3,7 +3,7 @@
 #include "drivers/memory/memory.h"
 #include "util/fail.h"
 #include "util/memory.h"
-#include "util/random.h"
+#include "util/uri.h"
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,7 +12,6 @@
 #define SOCKET_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 32)
 
 static char *default_socket(void);
-static sandbox_status decode(const char *text, size_t size, char **out, sandbox_error *error);
 static sandbox_status read_parameter(const char *text, size_t size, struct sbx_memory *settings,
                                      sandbox_error *error);
 
@@ -24,7 +23,7 @@ sandbox_status sbx_memory_settings_read(const char *rest, struct sbx_memory *out
     settings.own_directory = size == 0;
     sandbox_status status = SANDBOX_OK;
     if (size > 0)
-        status = decode(rest, size, &settings.socket, error);
+        status = sbx_uri_decode(rest, size, &settings.socket, error);
     else if ((settings.socket = default_socket()) == NULL)
         status = sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a path");
     for (const char *at = rest + size; status == SANDBOX_OK && *at != '\0';) {
@@ -78,32 +77,5 @@ static sandbox_status read_parameter(const char *text, size_t size, struct sbx_m
                         (int)(size < 64 ? size : 64), text);
     if (settings->agent != NULL)
         return sbx_fail(error, SANDBOX_INVALID, "the URI gives 'agent' twice");
-    return decode(text + name_size, size - name_size, &settings->agent, error);
-}
-
-/* Percent-decoding; a zero byte would cut the path short. */
-static sandbox_status decode(const char *text, size_t size, char **out, sandbox_error *error)
-{
-    char *decoded = malloc(size + 1);
-    if (decoded == NULL)
-        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a URI");
-    size_t used = 0;
-    for (size_t at = 0; at < size; at++) {
-        uint8_t byte = (uint8_t)text[at];
-        if (byte == '%') {
-            const char digits[3] = {at + 1 < size ? text[at + 1] : '\0',
-                                    at + 2 < size ? text[at + 2] : '\0', '\0'};
-            if (!sbx_hex_parse(digits, &byte, 1) || byte == 0) {
-                free(decoded);
-                return sbx_fail(error, SANDBOX_INVALID,
-                                "the URI has a '%%' without two hexadecimal digits of a byte; "
-                                "write '%%25' for the sign itself");
-            }
-            at += 2;
-        }
-        decoded[used++] = (char)byte;
-    }
-    decoded[used] = '\0';
-    *out = decoded;
-    return SANDBOX_OK;
+    return sbx_uri_decode(text + name_size, size - name_size, &settings->agent, error);
 }
