@@ -228,7 +228,7 @@ START_TEST(the_hook_runs_before_the_others_continue)
     static const char hook[] = "#!/bin/sh\n"
                                "first=$(cat count)\n"
                                "n=0\n"
-                               "while [ $n -lt 200 ]; do n=$((n+1)); cat count >/dev/null; done\n"
+                               "while [ $n -lt 40 ]; do n=$((n+1)); cat count >/dev/null; done\n"
                                "[ \"$first\" = \"$(cat count)\" ] || exit 9\n"
                                "echo $SANDBOX_GENERATION $(cat /run/sandbox-generation) "
                                "$(id -un) >>hooked\n"
