@@ -319,6 +319,9 @@ static sandbox_status judge(struct sbx_http_transfer *transfer, CURLcode code, s
 
 sandbox_status sbx_http_fail(CURLcode code, const char *words, sandbox_error *error)
 {
+    /* curl quotes a proxy's URL that it cannot use, with the password in it. */
+    if (strchr(words, '@') != NULL || strstr(words, "://") != NULL)
+        words = curl_easy_strerror(code);
     switch (code) {
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:

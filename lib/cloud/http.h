@@ -90,6 +90,9 @@ void sbx_http_cancel(struct sbx_http_transfer *transfer);
 sandbox_status sbx_http_dress(CURL *easy, const struct sbx_http_peer *peer, const char *url,
                               struct curl_slist **kept, sandbox_error *error);
 
+/* "HOST[:PORT]" in a URL without a user, and its size; the path is behind it. */
+const char *sbx_http_authority(const char *url, size_t *size);
+
 /* Why a connection of whoever dressed it did not come to be; `words`: of curl's error buffer. */
 sandbox_status sbx_http_fail(CURLcode code, const char *words, sandbox_error *error);
 

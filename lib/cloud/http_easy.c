@@ -52,11 +52,17 @@ bool sbx_http_escape(struct sbx_bytes *out, const char *text)
     return true;
 }
 
+const char *sbx_http_authority(const char *url, size_t *size)
+{
+    const char *scheme_end = strstr(url, "://");
+    const char *host = scheme_end == NULL ? url : scheme_end + 3;
+    *size = strcspn(host, "/?#");
+    return host;
+}
+
 void sbx_http_answer_free(struct sbx_http_answer *answer)
 {
-    if (answer->body.memory != NULL)
-        sbx_wipe(answer->body.memory, answer->body.capacity);
-    sbx_bytes_free(&answer->body);
+    sbx_bytes_wipe(&answer->body);
 }
 
 sandbox_status sbx_http_dress(CURL *easy, const struct sbx_http_peer *peer, const char *url,
@@ -99,25 +105,17 @@ sandbox_status sbx_http_transfer_new(const struct sbx_http_request *request, boo
     return status;
 }
 
-static void wipe_text(char *text)
-{
-    if (text != NULL)
-        sbx_wipe(text, strlen(text));
-}
-
 void sbx_http_transfer_free(struct sbx_http_transfer *transfer)
 {
     if (transfer == NULL)
         return;
     curl_easy_cleanup(transfer->easy);
     for (struct curl_slist *each = transfer->headers; each != NULL; each = each->next)
-        wipe_text(each->data);
+        sbx_wipe(each->data, strlen(each->data));
     curl_slist_free_all(transfer->headers);
     curl_slist_free_all(transfer->kept);
-    for (size_t each = 0; each < sizeof transfer->copied / sizeof transfer->copied[0]; each++) {
-        wipe_text(transfer->copied[each]);
-        free(transfer->copied[each]);
-    }
+    for (size_t each = 0; each < sizeof transfer->copied / sizeof transfer->copied[0]; each++)
+        sbx_secret_free(transfer->copied[each]);
     if (transfer->body != NULL)
         sbx_wipe(transfer->body, transfer->body_size);
     free(transfer->body);
@@ -267,10 +265,9 @@ static bool add_header(struct sbx_http_transfer *transfer, const char *header)
 /* The server is called what its URL says, whatever its certificate says. */
 static bool add_host(struct sbx_http_transfer *transfer, const char *url)
 {
-    const char *host = strstr(url, "://");
-    host = host == NULL ? url : host + 3;
-    SBX_ON_EXIT(sbx_free_text)
-    char *header = sbx_format("Host: %.*s", (int)strcspn(host, "/?#"), host);
+    size_t size;
+    const char *host = sbx_http_authority(url, &size);
+    SBX_ON_EXIT(sbx_free_text) char *header = sbx_format("Host: %.*s", (int)size, host);
     return header != NULL && add_header(transfer, header);
 }
 

@@ -2,9 +2,7 @@
 
 #include "cloud/kubeconfig_parts.h"
 #include "util/fail.h"
-#include "util/file.h"
 #include "util/memory.h"
-#include <fcntl.h>
 #include <stdio.h>
 #include <strings.h>
 
@@ -274,15 +272,8 @@ static sandbox_status read_account_file(const char *folder, const char *name, ch
     SBX_ON_EXIT(sbx_free_text) char *path = sbx_format("%s/%s", folder, name);
     if (path == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a path");
-    uint8_t *data = NULL;
-    size_t size = 0;
-    sandbox_status status =
-        sbx_file_read(AT_FDCWD, path, SBX_CREDENTIAL_BYTES, &data, &size, error);
-    if (status == SANDBOX_NOT_FOUND)
-        return SANDBOX_OK;
-    if (status == SANDBOX_OK)
-        *out = (char *)data;
-    return status;
+    sandbox_status status = sbx_secret_read(path, out, error);
+    return status == SANDBOX_NOT_FOUND ? SANDBOX_OK : status;
 }
 
 static bool is_host(const char *host)

@@ -5,10 +5,8 @@
 
 #include "cloud/kubeconfig_parts.h"
 #include "util/fail.h"
-#include "util/file.h"
 #include "util/log.h"
 #include "util/memory.h"
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -89,20 +87,16 @@ void sbx_kubernetes_bundle_drop(struct sbx_kubernetes_bundle *bundle)
 /* A token as "Authorization: Bearer …". */
 static sandbox_status read_token_file(const char *path, char **out, sandbox_error *error)
 {
-    uint8_t *data = NULL;
-    size_t size = 0;
-    sandbox_status status =
-        sbx_file_read(AT_FDCWD, path, SBX_CREDENTIAL_BYTES, &data, &size, error);
+    SBX_ON_EXIT(sbx_secret_free_text) char *text = NULL;
+    sandbox_status status = sbx_secret_read(path, &text, error);
     if (status != SANDBOX_OK)
         return status;
-    SBX_ON_EXIT(sbx_secret_free_text) char *text = (char *)data;
     static const char blanks[] = " \t\r\n";
     char *token = text + strspn(text, blanks);
     size_t length = strlen(token);
-    bool is_whole = strlen(text) == size;
     while (length > 0 && strchr(blanks, token[length - 1]) != NULL)
         token[--length] = '\0';
-    if (!is_whole || !sbx_is_header_text(token))
+    if (!sbx_is_header_text(token))
         return sbx_fail(error, SANDBOX_INVALID, "'%s' holds no token", path);
     *out = sbx_format("Authorization: Bearer %s", token);
     return *out == NULL ? sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a token") : SANDBOX_OK;

@@ -100,7 +100,7 @@ sandbox_status sbx_kubeconfig_find(const struct sbx_kubeconfig_files *files, con
     }
     if (out->values != NULL)
         return SANDBOX_OK;
-    return sbx_fail_for(error, SANDBOX_NOT_FOUND, "", "no %s '%s'", kind, name);
+    return sbx_fail(error, SANDBOX_NOT_FOUND, "no %s '%s'", kind, name);
 }
 
 void sbx_kubeconfig_names(const struct sbx_kubeconfig_files *files, const char *kind, char *out,
@@ -211,14 +211,11 @@ sandbox_status sbx_kubeconfig_data(const struct sbx_kubeconfig_entry *entry, con
 
 sandbox_status sbx_kubeconfig_read_pem(const char *path, char **out, sandbox_error *error)
 {
-    uint8_t *data = NULL;
-    size_t size = 0;
-    sandbox_status status =
-        sbx_file_read(AT_FDCWD, path, SBX_CREDENTIAL_BYTES, &data, &size, error);
+    SBX_ON_EXIT(sbx_secret_free_text) char *pem = NULL;
+    sandbox_status status = sbx_secret_read(path, &pem, error);
     if (status != SANDBOX_OK)
         return status;
-    SBX_ON_EXIT(sbx_secret_free_text) char *pem = (char *)data;
-    if (strlen(pem) != size || strstr(pem, "-----BEGIN ") == NULL)
+    if (strstr(pem, "-----BEGIN ") == NULL)
         return sbx_fail(error, SANDBOX_INVALID, "'%s' holds no PEM ('-----BEGIN …')", path);
     *out = sbx_take(pem);
     return SANDBOX_OK;

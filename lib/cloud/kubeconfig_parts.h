@@ -35,7 +35,7 @@ sandbox_status sbx_kubeconfig_files_read(const char *path, struct sbx_kubeconfig
 void sbx_kubeconfig_files_clear(struct sbx_kubeconfig_files *files);
 /* Of the first file that names one; "" if none does. */
 const char *sbx_kubeconfig_current(const struct sbx_kubeconfig_files *files);
-/* `kind`: "cluster", "context" or "user". False: no file has it, or `error` says what is wrong. */
+/* `kind`: "cluster", "context" or "user". NOT_FOUND: no file has it. */
 sandbox_status sbx_kubeconfig_find(const struct sbx_kubeconfig_files *files, const char *kind,
                                    const char *name, struct sbx_kubeconfig_entry *out,
                                    sandbox_error *error);
@@ -62,13 +62,10 @@ sandbox_status sbx_kubeconfig_data(const struct sbx_kubeconfig_entry *entry, con
 /* Text of a file of PEM blocks. */
 sandbox_status sbx_kubeconfig_read_pem(const char *path, char **out, sandbox_error *error);
 
-/* ---- secrets ---- */
+/* ---- kubeconfig_secrets.c ---- */
 
-/* All accept NULL and wipe. */
-void sbx_secret_free(char *text);
-void sbx_secret_free_text(char **text); /* for SBX_ON_EXIT */
-void sbx_secret_free_strings(char **strings);
-void sbx_secret_free_json(cJSON **json); /* for SBX_ON_EXIT */
+/* A whole file as text; sbx_secret_free(). */
+sandbox_status sbx_secret_read(const char *path, char **out, sandbox_error *error);
 /* May stand in a header: no control characters, nothing empty. */
 bool sbx_is_header_text(const char *text);
 

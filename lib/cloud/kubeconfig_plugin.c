@@ -18,8 +18,6 @@
 #define WORDS_BYTES  (16u << 10)
 #define STRINGS_MAX  1000
 
-static const char *const words_of_mode[] = {"", "Never", "IfAvailable", "Always", NULL};
-
 static sandbox_status check(const struct sbx_kubeconfig_entry *user, const cJSON *exec,
                             sandbox_error *error);
 static sandbox_status read_command(const struct sbx_kubeconfig_entry *user, const cJSON *exec,
@@ -115,10 +113,8 @@ sandbox_status sbx_kubeconfig_plugin_run(const struct sbx_kubeconfig_plugin *plu
                               "%s: the credential plugin cannot be run: %s%s%s", title, why.message,
                               plugin->hint[0] == '\0' ? "" : "; ", plugin->hint);
     sbx_secret_free_strings(env);
-    sbx_wipe(output.memory, output.capacity);
-    sbx_wipe(words.memory, words.capacity);
-    sbx_bytes_free(&output);
-    sbx_bytes_free(&words);
+    sbx_bytes_wipe(&output);
+    sbx_bytes_wipe(&words);
     return status;
 }
 
@@ -151,10 +147,8 @@ static sandbox_status check(const struct sbx_kubeconfig_entry *user, const cJSON
         return sbx_kubeconfig_wrong(user, error,
                                     "its plugin must ask a person (interactiveMode "
                                     "Always), which a library cannot; use another credential");
-    for (size_t n = 0; words_of_mode[n] != NULL; n++) {
-        if (strcmp(mode, words_of_mode[n]) == 0)
-            return SANDBOX_OK;
-    }
+    if (*mode == '\0' || strcmp(mode, "Never") == 0 || strcmp(mode, "IfAvailable") == 0)
+        return SANDBOX_OK;
     return sbx_kubeconfig_wrong(user, error,
                                 "no interactiveMode '%s'; it is Never, IfAvailable or "
                                 "Always",
@@ -193,7 +187,6 @@ static sandbox_status read_command(const struct sbx_kubeconfig_entry *user, cons
     return SANDBOX_OK;
 }
 
-/* The strings of a list, or SANDBOX_INVALID. `first`: what stands before them, or NULL. */
 static sandbox_status read_arguments(const struct sbx_kubeconfig_entry *user, const cJSON *exec,
                                      struct sbx_kubeconfig_plugin *plugin, sandbox_error *error)
 {
@@ -282,11 +275,11 @@ static bool add_cluster(cJSON *spec, const struct sbx_kubeconfig_entry *cluster,
     return good;
 }
 
-/* The whole entry of the environment. NULL: no memory. */
+/* The whole entry of the environment; a proxy's password may be in it. NULL: no memory. */
 static char *print_info(const struct sbx_kubeconfig_entry *cluster, const cJSON *exec,
                         const char *ca)
 {
-    SBX_ON_EXIT(sbx_json_free) cJSON *info = cJSON_CreateObject();
+    SBX_ON_EXIT(sbx_secret_free_json) cJSON *info = cJSON_CreateObject();
     cJSON *spec = NULL;
     bool good = info != NULL &&
                 sbx_json_set_text(info, "apiVersion", sbx_json_text(exec, "apiVersion")) &&
@@ -295,7 +288,7 @@ static char *print_info(const struct sbx_kubeconfig_entry *cluster, const cJSON 
                 sbx_json_set_flag(spec, "interactive", false);
     if (good && sbx_json_flag(exec, "provideClusterInfo"))
         good = add_cluster(spec, cluster, ca);
-    SBX_ON_EXIT(sbx_free_text) char *text = good ? cJSON_PrintUnformatted(info) : NULL;
+    SBX_ON_EXIT(sbx_secret_free_text) char *text = good ? cJSON_PrintUnformatted(info) : NULL;
     return text == NULL ? NULL : sbx_format("KUBERNETES_EXEC_INFO=%s", text);
 }
 

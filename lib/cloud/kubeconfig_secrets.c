@@ -1,33 +1,24 @@
-/* Texts that nobody may find in freed memory. */
+/* Texts of credentials: out of files, and what of them may stand in a header. */
 
 #include "cloud/kubeconfig_parts.h"
+#include "util/fail.h"
+#include "util/file.h"
 #include "util/memory.h"
+#include <fcntl.h>
 
-static void wipe_json(const cJSON *json);
-
-void sbx_secret_free(char *text)
+sandbox_status sbx_secret_read(const char *path, char **out, sandbox_error *error)
 {
-    if (text != NULL)
-        sbx_wipe(text, strlen(text));
-    free(text);
-}
-
-void sbx_secret_free_text(char **text)
-{
-    sbx_secret_free(sbx_take(*text));
-}
-
-void sbx_secret_free_strings(char **strings)
-{
-    for (size_t n = 0; strings != NULL && strings[n] != NULL; n++)
-        sbx_secret_free(strings[n]);
-    free(strings);
-}
-
-void sbx_secret_free_json(cJSON **json)
-{
-    wipe_json(*json);
-    cJSON_Delete(sbx_take(*json));
+    uint8_t *data = NULL;
+    size_t size = 0;
+    sandbox_status status =
+        sbx_file_read(AT_FDCWD, path, SBX_CREDENTIAL_BYTES, &data, &size, error);
+    if (status != SANDBOX_OK)
+        return status;
+    SBX_ON_EXIT(sbx_secret_free_text) char *text = (char *)data;
+    if (strlen(text) != size)
+        return sbx_fail(error, SANDBOX_INVALID, "'%s' is no text: it holds a zero byte", path);
+    *out = sbx_take(text);
+    return SANDBOX_OK;
 }
 
 bool sbx_is_header_text(const char *text)
@@ -37,14 +28,4 @@ bool sbx_is_header_text(const char *text)
             return false;
     }
     return *text != '\0';
-}
-
-/* As deep as the parser let it become. */
-static void wipe_json(const cJSON *json)
-{
-    for (const cJSON *item = json; item != NULL; item = item->next) {
-        if (item->valuestring != NULL)
-            sbx_wipe(item->valuestring, strlen(item->valuestring));
-        wipe_json(item->child);
-    }
 }

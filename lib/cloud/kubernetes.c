@@ -112,11 +112,9 @@ sandbox_status sbx_kubernetes_read(struct sbx_kubernetes *cluster, const char *p
     sandbox_error why = {0};
     sandbox_status status = sbx_kubernetes_ask(cluster, &request, wait, out, &why);
     /* Of a path it is no news about a kind, only that nothing is there. */
-    if (status == SANDBOX_UNSUPPORTED && why.http_status == 404) {
-        status = sbx_fail_for(error, SANDBOX_NOT_FOUND, "no-such-object", "%s", why.message);
-        why.status = SANDBOX_OK;
-    }
-    if (error != NULL && why.status != SANDBOX_OK)
+    if (status == SANDBOX_UNSUPPORTED && why.http_status == 404)
+        return sbx_fail_for(error, SANDBOX_NOT_FOUND, "no-such-object", "%s", why.message);
+    if (status != SANDBOX_OK && error != NULL)
         *error = why;
     return status;
 }

@@ -139,7 +139,10 @@ static sandbox_status shake_once(struct sbx_kubernetes *cluster,
     struct sbx_http_answer answer = {0};
     sandbox_error why;
     bool sent = false;
-    status = sbx_websocket_open(&request, wait, sbx_exec_socket(exec), &answer, &sent, &why);
+    struct sbx_wait bounded = sbx_wait_within(wait, cluster->pace.write_ms);
+    status = sbx_websocket_open(&request, &bounded, sbx_exec_socket(exec), &answer, &sent, &why);
+    if (status == SANDBOX_TIMED_OUT && sbx_wait_check(wait, NULL) == SANDBOX_OK)
+        status = sbx_fail(&why, SANDBOX_UNAVAILABLE, "the server did not answer in time");
     if (status == SANDBOX_OK && *sbx_exec_socket(exec) != NULL)
         return SANDBOX_OK;
     if (status == SANDBOX_OK && answer.status == 401 && try->refused == 0) {
@@ -160,6 +163,5 @@ static sandbox_status shake_once(struct sbx_kubernetes *cluster,
         *error = why;
     sbx_http_answer_free(&answer);
     sbx_kubernetes_access_end(access);
-    *access = (struct sbx_kubernetes_access){0};
     return status;
 }

@@ -78,8 +78,7 @@ void sbx_exec_free(struct sbx_exec *exec)
     if (exec == NULL)
         return;
     sbx_websocket_free(exec->socket);
-    if (exec->access.bundle != NULL)
-        sbx_kubernetes_access_end(&exec->access);
+    sbx_kubernetes_access_end(&exec->access);
     sbx_bytes_free(&exec->reader.status);
     sbx_close_fd(&exec->far);
     free(exec);

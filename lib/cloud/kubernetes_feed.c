@@ -166,7 +166,7 @@ static void take_event(struct sbx_feed *feed, const cJSON *event)
     bool is_deleted = strcmp(type, "DELETED") == 0;
     bool is_change = is_deleted || strcmp(type, "ADDED") == 0 || strcmp(type, "MODIFIED") == 0;
     if (version[0] == '\0' || strlen(version) >= sizeof feed->version ||
-        (is_change && name[0] == '\0')) {
+        (is_change ? name[0] == '\0' : strcmp(type, "BOOKMARK") != 0)) {
         feed->how = SBX_FEED_LOST;
         return;
     }

@@ -106,13 +106,15 @@ sandbox_status sbx_kubernetes_find(struct sbx_kubernetes *cluster,
 struct events {
     cJSON *kept[EVENTS_MAX];
     size_t count;
+    bool no_memory;
 };
 
 static bool keep_event(void *user_data, const cJSON *event)
 {
     struct events *events = user_data;
     cJSON *copy = cJSON_Duplicate(event, true);
-    if (copy == NULL)
+    events->no_memory = copy == NULL;
+    if (events->no_memory)
         return false;
     events->kept[events->count++] = copy;
     return events->count < EVENTS_MAX;
@@ -177,6 +179,8 @@ sandbox_status sbx_kubernetes_events(struct sbx_kubernetes *cluster, const char 
                         .visit = keep_event,
                         .user_data = events};
     sandbox_status status = walk(&list, error);
+    if (status == SANDBOX_OK && events->no_memory)
+        status = sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a list of events");
     if (status != SANDBOX_OK)
         return status;
     qsort(events->kept, events->count, sizeof events->kept[0], compare_events);

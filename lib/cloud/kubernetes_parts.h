@@ -52,9 +52,10 @@ struct sbx_kubernetes_request {
 sandbox_status sbx_kubernetes_ask(struct sbx_kubernetes *cluster,
                                   const struct sbx_kubernetes_request *request,
                                   const struct sbx_wait *wait, cJSON **out, sandbox_error *error);
-/* "Name: value" of a request with these credentials, NULL-terminated; free(). NULL: no memory. */
+/* "Name: value" of a request with these credentials, NULL-terminated. NULL: no memory. */
 const char **sbx_kubernetes_headers(const struct sbx_kubernetes_access *access,
                                     const char *content_type);
+void sbx_kubernetes_headers_free(const char ***headers); /* for SBX_ON_EXIT; the list alone */
 /* How long to wait before the next try, after `failures` in a row: with jitter. */
 uint32_t sbx_kubernetes_pause_ms(const struct sbx_kubernetes *cluster, unsigned failures,
                                  int64_t retry_after_ms);

@@ -44,18 +44,11 @@ static enum next judge_trouble(struct call *call, struct try *try,
 static bool pause_before_next(struct call *call, struct try *try, int64_t retry_after_ms);
 static sandbox_status finish(struct call *call, struct try *try, cJSON **out, sandbox_error *error);
 
-static void wipe_body(char **body)
-{
-    if (*body != NULL)
-        sbx_wipe(*body, strlen(*body));
-    cJSON_free(*body);
-}
-
 sandbox_status sbx_kubernetes_ask(struct sbx_kubernetes *cluster,
                                   const struct sbx_kubernetes_request *request,
                                   const struct sbx_wait *wait, cJSON **out, sandbox_error *error)
 {
-    SBX_ON_EXIT(wipe_body) char *body = NULL;
+    SBX_ON_EXIT(sbx_secret_free_text) char *body = NULL;
     if (request->body != NULL) {
         body = cJSON_PrintUnformatted(request->body);
         if (body == NULL)
@@ -97,6 +90,11 @@ const char **sbx_kubernetes_headers(const struct sbx_kubernetes_access *access,
     return headers;
 }
 
+void sbx_kubernetes_headers_free(const char ***headers)
+{
+    free((void *)*headers);
+}
+
 uint32_t sbx_kubernetes_pause_ms(const struct sbx_kubernetes *cluster, unsigned failures,
                                  int64_t retry_after_ms)
 {
@@ -117,22 +115,11 @@ uint32_t sbx_kubernetes_pause_ms(const struct sbx_kubernetes *cluster, unsigned 
     return (uint32_t)retry_after_ms + spread;
 }
 
-static void end_access(struct sbx_kubernetes_access *access)
-{
-    if (access->bundle != NULL)
-        sbx_kubernetes_access_end(access);
-}
-
-static void free_headers(const char ***headers)
-{
-    free((void *)*headers);
-}
-
 static void try_once(struct call *call, struct try *try)
 {
     struct sbx_kubernetes *cluster = call->cluster;
     const struct sbx_kubernetes_request *request = call->request;
-    SBX_ON_EXIT(end_access) struct sbx_kubernetes_access access = {0};
+    SBX_ON_EXIT(sbx_kubernetes_access_end) struct sbx_kubernetes_access access = {0};
     try->answer.retry_after_ms = -1;
     try->status =
         sbx_kubeconfig_access(cluster->config, call->refused, call->wait, &access, &try->why);
@@ -142,7 +129,7 @@ static void try_once(struct call *call, struct try *try)
 
     char type[96];
     snprintf(type, sizeof type, "Content-Type: %s", request->type == NULL ? "" : request->type);
-    SBX_ON_EXIT(free_headers)
+    SBX_ON_EXIT(sbx_kubernetes_headers_free)
     const char **headers = sbx_kubernetes_headers(&access, request->type == NULL ? NULL : type);
     if (headers == NULL) {
         try->status = sbx_fail(&try->why, SANDBOX_NO_MEMORY, "no memory for a request");
@@ -165,15 +152,14 @@ static enum next judge(struct call *call, struct try *try, int64_t *retry_after_
 {
     if (try->status == SANDBOX_OK)
         return judge_answer(call, try, retry_after_ms);
+    bool is_over = sbx_wait_check(call->wait, NULL) != SANDBOX_OK;
+    bool is_lost = try->sent && !call->request->repeatable;
     call->was_silent = try->status == SANDBOX_TIMED_OUT;
-    if (sbx_wait_check(call->wait, NULL) != SANDBOX_OK) {
-        /* Not ours to go on; but the caller must look before he does it again. */
-        if (try->sent && !call->request->repeatable)
-            snprintf(try->why.reason, sizeof try->why.reason, "answer-lost");
-        return END;
-    }
-    if (try->status == SANDBOX_UNAVAILABLE || try->status == SANDBOX_TIMED_OUT)
+    if (try->status == SANDBOX_UNAVAILABLE || (!is_over && (call->was_silent || is_lost)))
         return judge_lost(call, try);
+    /* Not ours to go on; but the caller must look before he does it again. */
+    if (is_lost)
+        snprintf(try->why.reason, sizeof try->why.reason, "answer-lost");
     return END;
 }
 

@@ -408,17 +408,6 @@ static void run_stream(struct watch *watch)
         judge_stream(watch);
 }
 
-static void free_headers(const char ***headers)
-{
-    free((void *)*headers);
-}
-
-static void end_access(struct sbx_kubernetes_access *access)
-{
-    if (access->bundle != NULL)
-        sbx_kubernetes_access_end(access);
-}
-
 /* While a plugin may be asked for a credential: as long as the client is not closed. */
 static int is_stopping(void *user_data)
 {
@@ -449,7 +438,7 @@ static char *stream_url(struct watch *watch)
 static sandbox_status begin_stream(struct watch *watch, sandbox_error *error)
 {
     struct sbx_kubernetes *cluster = watch->cluster;
-    SBX_ON_EXIT(end_access) struct sbx_kubernetes_access access = {0};
+    SBX_ON_EXIT(sbx_kubernetes_access_end) struct sbx_kubernetes_access access = {0};
     struct sbx_wait wait = sbx_wait_alone(ACCESS_MS);
     wait.interrupted = is_stopping;
     wait.user_data = watch;
@@ -462,7 +451,8 @@ static sandbox_status begin_stream(struct watch *watch, sandbox_error *error)
     watch->credential = access.number;
 
     SBX_ON_EXIT(sbx_free_text) char *url = stream_url(watch);
-    SBX_ON_EXIT(free_headers) const char **headers = sbx_kubernetes_headers(&access, NULL);
+    SBX_ON_EXIT(sbx_kubernetes_headers_free)
+    const char **headers = sbx_kubernetes_headers(&access, NULL);
     if (url == NULL || headers == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a watch");
     bool was_silent = watch->status == SANDBOX_UNAVAILABLE && watch->code == 0;

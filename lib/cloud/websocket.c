@@ -56,13 +56,6 @@ static void free_socket(struct sbx_websocket **socket)
     sbx_websocket_free(*socket);
 }
 
-static void free_secret_bytes(struct sbx_bytes *bytes)
-{
-    if (bytes->memory != NULL)
-        sbx_wipe(bytes->memory, bytes->capacity);
-    sbx_bytes_free(bytes);
-}
-
 sandbox_status sbx_websocket_open(const struct sbx_websocket_request *request,
                                   const struct sbx_wait *wait, struct sbx_websocket **out,
                                   struct sbx_http_answer *refused, bool *sent, sandbox_error *error)
@@ -141,6 +134,7 @@ static sandbox_status set_up(struct sbx_websocket *socket,
         return status;
     CURL *easy = socket->easy;
     bool good =
+        curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, socket->trouble) == CURLE_OK &&
         curl_easy_setopt(easy, CURLOPT_CONNECT_ONLY, 1L) == CURLE_OK &&
         curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
         curl_easy_setopt(easy, CURLOPT_HTTPPROXYTUNNEL, 1L) == CURLE_OK &&
@@ -197,7 +191,7 @@ static sandbox_status shake_hands(struct sbx_websocket *socket,
     if (accept == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a WebSocket");
 
-    SBX_ON_EXIT(free_secret_bytes) struct sbx_bytes text = SBX_BYTES(REQUEST_MAX);
+    SBX_ON_EXIT(sbx_bytes_wipe) struct sbx_bytes text = SBX_BYTES(REQUEST_MAX);
     if (!write_request(request, key, &text))
         return sbx_fail(error, SANDBOX_LIMIT, "the command is too long for one request");
     *sent = true;
@@ -209,43 +203,17 @@ static sandbox_status shake_hands(struct sbx_websocket *socket,
     return status;
 }
 
-static void free_url(CURLU **url)
-{
-    curl_url_cleanup(*url);
-}
-
-static void free_curl_text(char **text)
-{
-    curl_free(*text);
-}
-
-/* "HOST[:PORT]" of a URL, and what stands behind it. */
-static bool find_target(const char *url, char host[300], const char **path)
-{
-    SBX_ON_EXIT(free_url) CURLU *parts = curl_url();
-    SBX_ON_EXIT(free_curl_text) char *name = NULL;
-    SBX_ON_EXIT(free_curl_text) char *port = NULL;
-    if (parts == NULL || curl_url_set(parts, CURLUPART_URL, url, 0) != CURLUE_OK ||
-        curl_url_get(parts, CURLUPART_HOST, &name, 0) != CURLUE_OK)
-        return false;
-    (void)curl_url_get(parts, CURLUPART_PORT, &port, 0);
-    int size =
-        snprintf(host, 300, "%s%s%s", name, port == NULL ? "" : ":", port == NULL ? "" : port);
-    const char *authority = strstr(url, "://");
-    *path = authority == NULL ? NULL : strchr(authority + 3, '/');
-    return size > 0 && size < 300 && *path != NULL;
-}
-
 static bool write_request(const struct sbx_websocket_request *request, const char *key,
                           struct sbx_bytes *out)
 {
-    char host[300];
-    const char *path;
+    size_t host_size;
+    const char *host = sbx_http_authority(request->url, &host_size);
     /* All room at once: growing would leave copies of credentials behind. */
-    if (!find_target(request->url, host, &path) || sbx_bytes_room(out, REQUEST_MAX) == NULL ||
-        !sbx_bytes_format(
-            out, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: libsandbox/" SANDBOX_VERSION "\r\n",
-            path, host))
+    if (sbx_bytes_room(out, REQUEST_MAX) == NULL ||
+        !sbx_bytes_format(out,
+                          "GET %s HTTP/1.1\r\nHost: %.*s\r\n"
+                          "User-Agent: libsandbox/" SANDBOX_VERSION "\r\n",
+                          host + host_size, (int)host_size, host))
         return false;
     for (size_t at = 0; request->headers != NULL && request->headers[at] != NULL; at++) {
         if (!sbx_bytes_format(out, "%s\r\n", request->headers[at]))

@@ -158,11 +158,11 @@ static enum sbx_upgrade_state read_chunks(const uint8_t *data, size_t size, stru
         const uint8_t *line_end = size == 0 ? NULL : memchr(data, '\n', size);
         if (line_end == NULL)
             return size > 256 ? SBX_UPGRADE_BROKEN : SBX_UPGRADE_UNFINISHED;
-        char text[10] = {0}, *digits_end;
+        char text[10] = {0};
         size_t line = (size_t)(line_end - data) + 1;
         memcpy(text, data, line < sizeof text - 1 ? line : sizeof text - 1);
         size_t chunk =
-            strspn(text, "0123456789abcdefABCDEF") > 0 ? strtoul(text, &digits_end, 16) : SIZE_MAX;
+            strspn(text, "0123456789abcdefABCDEF") > 0 ? strtoul(text, NULL, 16) : SIZE_MAX;
         if (chunk == 0)
             return SBX_UPGRADE_WHOLE;
         if (chunk > BODY_MAX)

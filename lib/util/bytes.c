@@ -1,6 +1,7 @@
 /* A growing queue of bytes with a limit. */
 
 #include "util/bytes.h"
+#include "util/memory.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,12 @@ void sbx_bytes_free(struct sbx_bytes *bytes)
 {
     free(bytes->memory);
     *bytes = (struct sbx_bytes){.limit = bytes->limit};
+}
+
+void sbx_bytes_wipe(struct sbx_bytes *bytes)
+{
+    sbx_wipe(bytes->memory, bytes->capacity);
+    sbx_bytes_free(bytes);
 }
 
 /* Moving is cheap only where little is left; otherwise the memory doubles. */

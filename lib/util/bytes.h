@@ -36,5 +36,7 @@ bool sbx_bytes_format(struct sbx_bytes *bytes, const char *format, ...)
 void sbx_bytes_skip(struct sbx_bytes *bytes, size_t size);
 /* Gives memory back; the limit stays. */
 void sbx_bytes_free(struct sbx_bytes *bytes);
+/* The same of what may be secret. What grew has left copies behind: give it all its room first. */
+void sbx_bytes_wipe(struct sbx_bytes *bytes);
 
 #endif

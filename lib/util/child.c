@@ -18,6 +18,8 @@
 #define TEXT_MAX (64u << 10)
 /* After the child's end its text is taken until the pipe has been quiet this long. */
 #define QUIET_MS 20
+/* Or until so much was read, which is more than a pipe holds: others may write for ever. */
+#define READS_AFTER_END (2 * TEXT_MAX / 4096)
 
 /* What the child needs, made before it exists: between vfork and exec nothing may be allocated. */
 struct launch {
@@ -147,6 +149,7 @@ static sandbox_status watch_child(struct sbx_child *child, struct outlet outlets
                                   const struct sbx_wait *wait, sandbox_error *error)
 {
     bool ended = false;
+    unsigned after = 0; /* reads since the end */
     while (!ended || outlets[0].ours >= 0 || outlets[1].ours >= 0) {
         struct pollfd watched[3] = {{outlets[0].ours, POLLIN, 0},
                                     {outlets[1].ours, POLLIN, 0},
@@ -161,7 +164,7 @@ static sandbox_status watch_child(struct sbx_child *child, struct outlet outlets
         }
         if (ready > 0 && watched[2].revents != 0)
             ended = true;
-        if (ended && ready == 0)
+        if (ended && (ready == 0 || after++ == READS_AFTER_END))
             break; /* somebody else holds the pipe; what the child wrote has been taken */
         sandbox_status status = ended ? SANDBOX_OK : sbx_wait_check(wait, error);
         if (status != SANDBOX_OK)

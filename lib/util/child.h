@@ -8,6 +8,7 @@
 #include <sandbox/error.h>
 #include <sys/types.h>
 
+struct sbx_bytes;
 struct sbx_wait;
 
 struct sbx_child {
@@ -56,7 +57,6 @@ sandbox_status sbx_child_run(const struct sbx_child_options *options, const stru
  * The same with stdout and stderr apart, in buffers that the caller gives with their limits, frees
  * and, where they may hold secrets, wipes. What does not fit is read and dropped.
  */
-struct sbx_bytes;
 sandbox_status sbx_child_run_apart(const struct sbx_child_options *options,
                                    const struct sbx_wait *wait, int *code,
                                    struct sbx_bytes *output, struct sbx_bytes *errors,

@@ -2,8 +2,8 @@
  * The digest of a large piece of data as a tree of one level: SHA-256 over the SHA-256 of each of
  * its leaves. Leaves do not depend on each other, so that one processor works at many of them at a
  * time: Intel's IPSec_MB, where it is, is more than twice as fast so as one stream is with the
- * processor's own SHA instructions. Elsewhere libcrypto takes one leaf after the other; the digest
- * is the same.
+ * processor's own SHA instructions. Elsewhere, and on a processor that it does not know, libcrypto
+ * takes one leaf after the other; the digest is the same.
  */
 #ifndef SBX_UTIL_DIGEST_LEAVES_H
 #define SBX_UTIL_DIGEST_LEAVES_H

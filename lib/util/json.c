@@ -2,6 +2,7 @@
 
 #include "util/json.h"
 #include "util/fail.h"
+#include "util/memory.h"
 #include <string.h>
 
 /* The largest whole number that a double holds without a gap. */
@@ -90,4 +91,20 @@ void sbx_json_free(cJSON **json)
 {
     cJSON_Delete(*json);
     *json = NULL;
+}
+
+/* As deep as the parser let it become. */
+static void wipe(const cJSON *json)
+{
+    for (const cJSON *item = json; item != NULL; item = item->next) {
+        if (item->valuestring != NULL)
+            sbx_wipe(item->valuestring, strlen(item->valuestring));
+        wipe(item->child);
+    }
+}
+
+void sbx_secret_free_json(cJSON **json)
+{
+    wipe(*json);
+    sbx_json_free(json);
 }

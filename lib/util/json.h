@@ -21,6 +21,7 @@ bool sbx_json_set_flag(cJSON *object, const char *name, bool value);
 /* All of that name: a second one would be read in place of the one that is written now. */
 void sbx_json_remove(cJSON *object, const char *name);
 
-void sbx_json_free(cJSON **json); /* for SBX_ON_EXIT */
+void sbx_json_free(cJSON **json);        /* for SBX_ON_EXIT */
+void sbx_secret_free_json(cJSON **json); /* the same, and no text of it stays in freed memory */
 
 #endif

@@ -96,3 +96,22 @@ void sbx_close_fd(int *fd)
         close(*fd);
     *fd = -1;
 }
+
+void sbx_secret_free(char *text)
+{
+    if (text != NULL)
+        sbx_wipe(text, strlen(text));
+    free(text);
+}
+
+void sbx_secret_free_text(char **text)
+{
+    sbx_secret_free(sbx_take(*text));
+}
+
+void sbx_secret_free_strings(char **strings)
+{
+    for (size_t n = 0; strings != NULL && strings[n] != NULL; n++)
+        sbx_secret_free(strings[n]);
+    free(strings);
+}

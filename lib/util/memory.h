@@ -35,4 +35,9 @@ void sbx_free_strings(char **strings);
 void sbx_free_text(char **text);
 void sbx_close_fd(int *fd);
 
+/* Of texts that nobody may find in freed memory. All accept NULL and wipe. */
+void sbx_secret_free(char *text);
+void sbx_secret_free_text(char **text); /* for SBX_ON_EXIT */
+void sbx_secret_free_strings(char **strings);
+
 #endif

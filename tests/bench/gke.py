@@ -130,6 +130,8 @@ def sleep_rows(build, python, rounds):
         rows.append([name, shown(statistics.median(columns[0][name])),
                      shown(statistics.median(spent[name])),
                      shown(statistics.median(columns[1][name])) if columns[1] else ""])
+    rows.append(["snapshots lost", f"0 of {rounds}", "",
+                 f"{columns[1]['lost'][0]:.0f} of {rounds}" if columns[1] else ""])
     rows.append(["requests for a suspend and a resume", f"{columns[0]['requests'][0]:.0f}", "",
                  f"{columns[1]['requests'][0]:.0f}" if columns[1] else ""])
     return rows

@@ -6,22 +6,15 @@
 #define TESTS_UNIT_KUBERNETES_PLACE_H
 
 #include "cloud/kubernetes_parts.h"
-#include "util/child.h"
+#include "double.h"
 #include "util/fail.h"
-#include "util/file.h"
 #include "util/json.h"
-#include "util/memory.h"
 #include <check.h>
-#include <fcntl.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #define WAIT_MS 30000
 
 static char folder[] = "/tmp/sandbox-kubernetes.XXXXXX";
-static struct sbx_child double_child = SBX_CHILD;
-static int double_input = -1;
 static unsigned ports[5]; /* without TLS, with, by its name, with the client's certificate, proxy */
 static struct sbx_http *control;
 static struct sbx_kubernetes *cluster;
@@ -34,44 +27,6 @@ static const struct sbx_resource nodes __attribute__((unused)) = {"", "v1", "nod
 static struct sbx_wait soon(void)
 {
     return sbx_wait_alone(WAIT_MS);
-}
-
-/* In main(), before any test. */
-static bool start_double(void)
-{
-    const char *doubles = getenv("SANDBOX_TEST_DOUBLES");
-    char program[512], line[128] = "";
-    snprintf(program, sizeof program, "%s/kubernetes_double.py", doubles == NULL ? "." : doubles);
-    int input[2], output[2];
-    if (mkdtemp(folder) == NULL || pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0)
-        return false;
-    const char *const argv[] = {"/usr/bin/python3", "-B", program, folder, NULL};
-    struct sbx_child_options options = {
-        .argv = argv, .input = input[0], .output = output[1], .errors = STDERR_FILENO};
-    if (sbx_child_start(&double_child, &options, NULL) != SANDBOX_OK)
-        return false;
-    close(input[0]);
-    close(output[1]);
-    double_input = input[1];
-    size_t used = 0;
-    ssize_t got = 1;
-    while (got > 0 && strchr(line, '\n') == NULL && used < sizeof line - 1) {
-        got = read(output[0], line + used, sizeof line - 1 - used);
-        used += got > 0 ? (size_t)got : 0;
-    }
-    close(output[0]);
-    return sscanf(line, "ready %u %u %u %u %u", &ports[0], &ports[1], &ports[2], &ports[3],
-                  &ports[4]) == 5;
-}
-
-static void end_double(void)
-{
-    close(double_input);
-    struct sbx_wait wait = soon();
-    int code;
-    (void)sbx_child_wait(&double_child, &wait, &code, NULL);
-    sbx_child_end(&double_child);
-    (void)sbx_tree_remove(AT_FDCWD, folder, NULL);
 }
 
 /* A request to the double itself; its answer: cJSON_Delete(). */
@@ -219,7 +174,10 @@ static void tear_down(void)
 static inline int run_suite(Suite *suite)
 {
     int failed = 1;
-    if (start_double()) {
+    char line[128];
+    if (start_double("kubernetes_double.py", folder, line, sizeof line) &&
+        sscanf(line, "ready %u %u %u %u %u", &ports[0], &ports[1], &ports[2], &ports[3],
+               &ports[4]) == 5) {
         SRunner *runner = srunner_create(suite);
         srunner_run_all(runner, CK_NORMAL);
         failed = srunner_ntests_failed(runner);
@@ -227,7 +185,7 @@ static inline int run_suite(Suite *suite)
     } else {
         printf("the double did not start\n");
     }
-    end_double();
+    end_double(folder);
     return failed != 0;
 }
 

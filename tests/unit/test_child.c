@@ -87,6 +87,22 @@ START_TEST(a_grandchild_that_keeps_the_pipe_holds_nobody_up)
 }
 END_TEST
 
+START_TEST(a_grandchild_that_never_stops_writing_holds_nobody_up)
+{
+    const char *argv[] = {"/bin/sh", "-c", "yes & echo $! >&2; exit 4", NULL};
+    struct sbx_child_options options = {SBX_CHILD_OPTIONS, .argv = argv};
+    struct sbx_wait wait = sbx_wait_alone(SANDBOX_FOREVER);
+    struct sbx_bytes output = SBX_BYTES(100), errors = SBX_BYTES(100);
+    int code = 0;
+    ck_assert_int_eq(sbx_child_run_apart(&options, &wait, &code, &output, &errors, NULL),
+                     SANDBOX_OK);
+    ck_assert_int_eq(code, 4);
+    ck_assert_uint_gt(sbx_bytes_size(&errors), 0);
+    sbx_bytes_free(&output);
+    sbx_bytes_free(&errors);
+}
+END_TEST
+
 START_TEST(the_deadline_kills_and_reaps)
 {
     int code = 0;
@@ -170,6 +186,7 @@ int main(void)
     tcase_add_test(all, much_text_is_read_to_the_end_and_cut);
     tcase_add_test(all, words_apart_are_kept_to_their_limits);
     tcase_add_test(all, a_grandchild_that_keeps_the_pipe_holds_nobody_up);
+    tcase_add_test(all, a_grandchild_that_never_stops_writing_holds_nobody_up);
     tcase_add_test(all, the_deadline_kills_and_reaps);
     tcase_add_test(all, only_named_descriptors_are_inherited);
     tcase_add_test(all, the_environment_of_the_host_stays_here);

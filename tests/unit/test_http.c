@@ -454,6 +454,20 @@ START_TEST(a_proxy_is_used_where_one_is_named_and_sees_no_secret)
 }
 END_TEST
 
+/* curl quotes a proxy's URL that it cannot use. */
+START_TEST(a_proxys_password_is_in_no_message)
+{
+    static const char *const proxies[] = {"http://me:hush@127.0.0.1:99999", "me:hush@127.0.0.1:x",
+                                          "none://me:hush@127.0.0.1:1",
+                                          "https://me:hush@127.0.0.1:1"};
+    for (size_t each = 0; each < sizeof proxies / sizeof proxies[0]; each++) {
+        struct sbx_http_peer peer = {.proxy = proxies[each]};
+        ck_assert_int_ne(get(ports[0], &peer, NULL), SANDBOX_OK);
+        ck_assert_msg(strstr(error.message, "hush") == NULL, "%s", error.message);
+    }
+}
+END_TEST
+
 #define CALLERS 24
 
 static atomic_uint answered;
@@ -522,6 +536,7 @@ int main(void)
     tcase_add_test(cases, a_server_may_have_another_name_than_its_address);
     tcase_add_test(cases, a_client_shows_its_certificate);
     tcase_add_test(cases, a_proxy_is_used_where_one_is_named_and_sees_no_secret);
+    tcase_add_test(cases, a_proxys_password_is_in_no_message);
     tcase_add_test(cases, many_callers_share_one_thread_and_its_connections);
     suite_add_tcase(suite, cases);
     return run_suite(suite);

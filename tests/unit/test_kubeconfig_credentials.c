@@ -151,7 +151,8 @@ END_TEST
 
 /* ---- plugins ---- */
 
-#define EXEC "apiVersion: client.authentication.k8s.io/v1, interactiveMode: IfAvailable"
+#define EXEC   "apiVersion: client.authentication.k8s.io/v1, interactiveMode: IfAvailable"
+#define PLUGIN "{exec: {" EXEC ", command: ./bin/plugin}}"
 #define CREDENTIAL                                                                                 \
     "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\","
 
@@ -225,8 +226,7 @@ END_TEST
 START_TEST(a_credential_is_kept_until_a_minute_before_its_end)
 {
     put_counting_plugin(",\"expirationTimestamp\":\"2026-11-30T13:30:00.5+01:00\"");
-    SBX_ON_EXIT(forget)
-    struct sbx_kubeconfig *config = config_of("{exec: {" EXEC ", command: ./bin/plugin}}");
+    SBX_ON_EXIT(forget) struct sbx_kubeconfig *config = config_of(PLUGIN);
     ck_assert_str_eq(headers_now(config, 0), "Authorization: Bearer t1");
     wall_now = NOON + 29 * 60000 - 1;
     ck_assert_str_eq(headers_now(config, 0), "Authorization: Bearer t1");
@@ -239,8 +239,7 @@ END_TEST
 START_TEST(a_short_credential_is_kept_for_half_its_time)
 {
     put_counting_plugin(",\"expirationTimestamp\":\"2026-11-30T12:00:30Z\"");
-    SBX_ON_EXIT(forget)
-    struct sbx_kubeconfig *config = config_of("{exec: {" EXEC ", command: ./bin/plugin}}");
+    SBX_ON_EXIT(forget) struct sbx_kubeconfig *config = config_of(PLUGIN);
     ck_assert_str_eq(headers_now(config, 0), "Authorization: Bearer t1");
     wall_now += 14999;
     ck_assert_str_eq(headers_now(config, 0), "Authorization: Bearer t1");
@@ -255,8 +254,7 @@ END_TEST
 START_TEST(a_plugin_runs_once_more_when_its_credential_is_refused)
 {
     put_counting_plugin("");
-    SBX_ON_EXIT(forget)
-    struct sbx_kubeconfig *config = config_of("{exec: {" EXEC ", command: ./bin/plugin}}");
+    SBX_ON_EXIT(forget) struct sbx_kubeconfig *config = config_of(PLUGIN);
     ck_assert_str_eq(headers_now(config, 0), "Authorization: Bearer t1");
     ck_assert_str_eq(headers_now(config, 1), "Authorization: Bearer t2");
     ck_assert_str_eq(headers_now(config, 1), "Authorization: Bearer t2");
@@ -277,14 +275,19 @@ static void *ask_for_access(void *config)
     return why.status == SANDBOX_OK ? NULL : config;
 }
 
-/* How many of eight threads that ask at once fail. */
-static int failures_of_eight(struct sbx_kubeconfig *config)
+#define ASKING 8
+
+static void start_asking(pthread_t threads[ASKING], struct sbx_kubeconfig *config)
 {
-    pthread_t threads[8];
-    int failures = 0;
-    for (int n = 0; n < 8; n++)
+    for (int n = 0; n < ASKING; n++)
         ck_assert_int_eq(pthread_create(&threads[n], NULL, ask_for_access, config), 0);
-    for (int n = 0; n < 8; n++) {
+}
+
+/* How many of the threads that asked at once were refused. */
+static int count_failures(pthread_t threads[ASKING])
+{
+    int failures = 0;
+    for (int n = 0; n < ASKING; n++) {
         void *result = NULL;
         ck_assert_int_eq(pthread_join(threads[n], &result), 0);
         failures += result != NULL;
@@ -295,9 +298,10 @@ static int failures_of_eight(struct sbx_kubeconfig *config)
 START_TEST(threads_that_ask_at_once_share_one_run)
 {
     put_counting_plugin("");
-    SBX_ON_EXIT(forget)
-    struct sbx_kubeconfig *config = config_of("{exec: {" EXEC ", command: ./bin/plugin}}");
-    ck_assert_int_eq(failures_of_eight(config), 0);
+    SBX_ON_EXIT(forget) struct sbx_kubeconfig *config = config_of(PLUGIN);
+    pthread_t threads[ASKING];
+    start_asking(threads, config);
+    ck_assert_int_eq(count_failures(threads), 0);
     ck_assert_int_eq(count_runs(), 1);
 }
 END_TEST
@@ -306,21 +310,13 @@ START_TEST(a_run_that_fails_fails_for_all_who_waited)
 {
     put_script("bin/plugin", "read line < \"$0.go\"; exit 1");
     ck_assert_int_eq(mkfifo(path_of("bin/plugin.go"), 0600), 0);
-    SBX_ON_EXIT(forget)
-    struct sbx_kubeconfig *config = config_of("{exec: {" EXEC ", command: ./bin/plugin}}");
-    pthread_t threads[4];
-    for (int n = 0; n < 4; n++)
-        ck_assert_int_eq(pthread_create(&threads[n], NULL, ask_for_access, config), 0);
+    SBX_ON_EXIT(forget) struct sbx_kubeconfig *config = config_of(PLUGIN);
+    pthread_t threads[ASKING];
+    start_asking(threads, config);
     /* Whoever waited for a run needs none of its own: at most as many as there are threads. */
-    int failures = 0;
     SBX_ON_EXIT(sbx_close_fd) int go = open(path_of("bin/plugin.go"), O_RDWR | O_CLOEXEC);
-    ck_assert_int_eq((int)write(go, "1\n2\n3\n4\n", 8), 8);
-    for (int n = 0; n < 4; n++) {
-        void *result = NULL;
-        ck_assert_int_eq(pthread_join(threads[n], &result), 0);
-        failures += result != NULL;
-    }
-    ck_assert_int_eq(failures, 4);
+    ck_assert_int_eq((int)write(go, "1\n2\n3\n4\n5\n6\n7\n8\n", 16), 16);
+    ck_assert_int_eq(count_failures(threads), ASKING);
 }
 END_TEST
 
@@ -364,8 +360,7 @@ static const struct {
 START_TEST(a_plugin_that_fails_is_told_in_its_own_words)
 {
     put_script("bin/plugin", bad_plugins[_i].script);
-    SBX_ON_EXIT(forget)
-    struct sbx_kubeconfig *config = config_of("{exec: {" EXEC ", command: ./bin/plugin}}");
+    SBX_ON_EXIT(forget) struct sbx_kubeconfig *config = config_of(PLUGIN);
     access_fails(config, 0, SANDBOX_DENIED, "credential-plugin", bad_plugins[_i].words);
     ck_assert_ptr_nonnull(strstr(error.message, "bin/plugin"));
 }
@@ -385,8 +380,7 @@ END_TEST
 START_TEST(the_callers_deadline_ends_a_plugin)
 {
     put_script("bin/plugin", "exec sleep 60");
-    SBX_ON_EXIT(forget)
-    struct sbx_kubeconfig *config = config_of("{exec: {" EXEC ", command: ./bin/plugin}}");
+    SBX_ON_EXIT(forget) struct sbx_kubeconfig *config = config_of(PLUGIN);
     wait = sbx_wait_alone(100);
     access_fails(config, 0, SANDBOX_TIMED_OUT, "", "deadline");
     put_counting_plugin("");
