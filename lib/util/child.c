@@ -268,6 +268,23 @@ static void close_others(const struct launch *launch)
     }
 }
 
+/* First out of the way of 0 to 2, then into place: the sources may be among them. */
+static int place_streams(const struct sbx_child_options *options)
+{
+    int wanted[3] = {options->input, options->output, options->errors}, held[3];
+    for (int n = 0; n < 3; n++) {
+        int source = wanted[n] >= 0 ? wanted[n] : open("/dev/null", O_RDWR | O_CLOEXEC);
+        held[n] = source < 0 ? -1 : fcntl(source, F_DUPFD_CLOEXEC, 64);
+        if (held[n] < 0)
+            return errno;
+    }
+    for (int n = 0; n < 3; n++) {
+        if (dup2(held[n], n) < 0)
+            return errno;
+    }
+    return 0;
+}
+
 /* Runs on the parent's stack and memory: system calls only. */
 static void run_child(const struct launch *launch)
 {
@@ -280,23 +297,15 @@ static void run_child(const struct launch *launch)
         if (getppid() != launch->parent)
             _exit(127);
     }
+    if (options->prepare != NULL)
+        number = options->prepare(options->data);
     for (int n = 1; n < NSIG; n++) {
         struct sigaction usual = {.sa_handler = SIG_DFL};
         if (n != SIGKILL && n != SIGSTOP)
             sigaction(n, &usual, NULL);
     }
-    /* First out of the way of 0 to 2, then into place: the sources may be among them. */
-    int wanted[3] = {options->input, options->output, options->errors}, held[3];
-    for (int n = 0; n < 3; n++) {
-        int source = wanted[n] >= 0 ? wanted[n] : open("/dev/null", O_RDWR | O_CLOEXEC);
-        held[n] = source < 0 ? -1 : fcntl(source, F_DUPFD_CLOEXEC, 64);
-        if (held[n] < 0)
-            number = errno;
-    }
-    for (int n = 0; n < 3 && number == 0; n++) {
-        if (dup2(held[n], n) < 0)
-            number = errno;
-    }
+    if (number == 0)
+        number = place_streams(options);
     for (size_t n = 0; n < options->inherit_count; n++)
         fcntl(options->inherit[n], F_SETFD, 0);
     close_others(launch);

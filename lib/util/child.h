@@ -27,6 +27,13 @@ struct sbx_child_options {
     size_t inherit_count;
     bool own_session;         /* setsid, so that a terminal's signals do not reach it */
     bool die_with_parent;     /* PR_SET_PDEATHSIG SIGKILL; only for short-lived helpers */
+    /*
+     * Called in the child before anything of it is changed but its session. It runs in our memory
+     * while we stand still: system calls only, and nothing that can wait for long. 0, or an errno
+     * value with which the start fails.
+     */
+    int (*prepare)(void *data);
+    void *data;
 };
 
 #define SBX_CHILD_OPTIONS .input = -1, .output = -1, .errors = -1

@@ -179,14 +179,15 @@ void agent_park_undo(const struct agent_park *park)
 uint32_t agent_park_settle(uint32_t at_most_ms)
 {
     int64_t told_ms = now_ms(), deadline_ms = told_ms + at_most_ms;
-    for (;;) {
+    /* Most are awake at once, and a caller waits for this. */
+    for (int pause_ms = 1;; pause_ms = pause_ms < LOOK_AGAIN_MS ? 2 * pause_ms : pause_ms) {
         bool tell_them = now_ms() - told_ms >= TELL_AGAIN_MS;
         uint32_t left = count_parked(tell_them);
         if (left == 0 || now_ms() >= deadline_ms)
             return left;
         if (tell_them)
             told_ms = now_ms();
-        poll(NULL, 0, LOOK_AGAIN_MS);
+        poll(NULL, 0, pause_ms);
     }
 }
 
@@ -256,7 +257,7 @@ static const struct seen *find(const struct seen_list *list, const struct seen *
 
 static FILE *open_of(pid_t pid, const char *name)
 {
-    char path[64];
+    char path[96];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
     return fopen(path, "re");
 }

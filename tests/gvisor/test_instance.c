@@ -266,7 +266,6 @@ static const struct {
     const char *folder, *rest;
 } moments[] = {
     {"workspaces", "/bundle/config.json"},
-    {"workspaces", "/start.log"},
     {"workspaces", "/runsc.log"},
     {"workspaces", "/sandbox.pid"},
     {"locks", ".relay"},

@@ -109,7 +109,8 @@ static void start_over(struct sbx_record *record, const struct sbx_gvisor_pins *
     sandbox_status status =
         sbx_gvisor_bundle_make(DRIVER, record, &origin, &rig_wait, &start.bundle, &error);
     if (status == SANDBOX_OK)
-        status = sbx_gvisor_launch(DRIVER, record, &start, &rig_wait, &error);
+        status = sbx_gvisor_launch(DRIVER, record, &start, &rig_wait,
+                                   &(struct sbx_channel)SBX_CHANNEL, &error);
     ck_assert_msg(status == SANDBOX_OK, "%s", error.message);
     sbx_gvisor_bundle_clear(&start.bundle);
     snprintf(path, sizeof path, "workspaces/%s/sandbox.pid", record->id);
@@ -318,7 +319,8 @@ START_TEST(what_an_older_libsandbox_started_is_still_found)
                                 "\\1/' >$f.new && mv $f.new $f && echo 1",
                                 rig_folder, record.id),
                      1);
-    sandbox_status status = sbx_gvisor_launch(DRIVER, &record, &start, &rig_wait, &error);
+    struct sbx_channel early = SBX_CHANNEL;
+    sandbox_status status = sbx_gvisor_launch(DRIVER, &record, &start, &rig_wait, &early, &error);
     ck_assert_msg(status == SANDBOX_OK, "%s", error.message);
     sbx_gvisor_bundle_clear(&start.bundle);
     ck_assert_str_eq(pins_of(&record).runtime, "");
@@ -328,8 +330,9 @@ START_TEST(what_an_older_libsandbox_started_is_still_found)
     ck_assert(sbx_gvisor_incarnation(DRIVER, record.id, (pid_t)pid, record.incarnation));
     rig_store(&record);
     ck_assert_int_eq(rig_presence(&record, NULL), SBX_PRESENCE_RUNNING);
-    ck_assert_int_eq(sbx_gvisor_await_agent(DRIVER, record.id, (pid_t)pid, &rig_wait, &error),
-                     SANDBOX_OK);
+    ck_assert_int_eq(
+        sbx_gvisor_await_agent(DRIVER, record.id, (pid_t)pid, &early, &rig_wait, &error),
+        SANDBOX_OK);
     expect_agent(&record);
     char id[SBX_ID_TEXT];
     memcpy(id, record.id, sizeof id);

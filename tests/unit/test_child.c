@@ -4,11 +4,13 @@
 #include "util/child.h"
 #include "util/wait.h"
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +105,50 @@ START_TEST(a_grandchild_that_never_stops_writing_holds_nobody_up)
 }
 END_TEST
 
+static int set_mask(void *data)
+{
+    umask(077);
+    return 0;
+}
+
+static int go_elsewhere(void *data)
+{
+    return chdir(data) == 0 ? 0 : errno;
+}
+
+START_TEST(what_the_child_prepares_is_its_own)
+{
+    const char *argv[] = {"/bin/sh", "-c", "umask", NULL};
+    struct sbx_child_options options = {SBX_CHILD_OPTIONS, .argv = argv};
+    struct sbx_wait wait = sbx_wait_alone(10000);
+    int code = 0;
+    char *text = NULL;
+    mode_t ours = umask(022);
+    options.prepare = set_mask;
+    ck_assert_int_eq(sbx_child_run(&options, &wait, &code, &text, NULL), SANDBOX_OK);
+    ck_assert_str_eq(text, "0077\n");
+    ck_assert_int_eq(umask(ours), 022);
+    free(text);
+}
+END_TEST
+
+START_TEST(a_child_that_cannot_prepare_is_not_started)
+{
+    const char *argv[] = {"/bin/true", NULL};
+    struct sbx_child_options options = {SBX_CHILD_OPTIONS, .argv = argv};
+    struct sbx_child child = SBX_CHILD;
+    sandbox_error error;
+    char nowhere[] = "/no/such/directory";
+    options.prepare = go_elsewhere;
+    options.data = nowhere;
+    ck_assert_int_eq(sbx_child_start(&child, &options, &error), SANDBOX_NOT_FOUND);
+    ck_assert_int_eq(error.system_error, ENOENT);
+    ck_assert_int_eq(child.pid, 0);
+    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+    sbx_child_end(&child);
+}
+END_TEST
+
 START_TEST(the_deadline_kills_and_reaps)
 {
     int code = 0;
@@ -187,6 +233,8 @@ int main(void)
     tcase_add_test(all, words_apart_are_kept_to_their_limits);
     tcase_add_test(all, a_grandchild_that_keeps_the_pipe_holds_nobody_up);
     tcase_add_test(all, a_grandchild_that_never_stops_writing_holds_nobody_up);
+    tcase_add_test(all, what_the_child_prepares_is_its_own);
+    tcase_add_test(all, a_child_that_cannot_prepare_is_not_started);
     tcase_add_test(all, the_deadline_kills_and_reaps);
     tcase_add_test(all, only_named_descriptors_are_inherited);
     tcase_add_test(all, the_environment_of_the_host_stays_here);

@@ -18,9 +18,6 @@
 #define LOG_MAX    (1 << 20)
 #define RETRY_MS   10
 
-static sandbox_status open_relay(struct sbx_gvisor *driver, const char *id,
-                                 const struct sbx_wait *wait, struct sbx_channel *channel,
-                                 sandbox_error *error);
 static sandbox_status start_relay(struct sbx_gvisor *driver, const char *id, int lock, int input,
                                   int output, struct sbx_child *relay, sandbox_error *error);
 static void trim_log(struct sbx_gvisor *driver, const char *id);
@@ -40,7 +37,7 @@ sandbox_status sbx_gvisor_connect(void *state, const struct sbx_record *record,
                             "the recorded instance of '%s' does not run", record->name);
     if (take_ready(driver, record->id, channel))
         return SANDBOX_OK;
-    return open_relay(driver, record->id, wait, channel, error);
+    return sbx_gvisor_relay(driver, record->id, wait, channel, error);
 }
 
 /*
@@ -48,18 +45,23 @@ sandbox_status sbx_gvisor_connect(void *state, const struct sbx_record *record,
  * socket is there a relay ends at once; the next one is the wait.
  */
 sandbox_status sbx_gvisor_await_agent(struct sbx_gvisor *driver, const char *id, pid_t sandbox,
-                                      const struct sbx_wait *wait, sandbox_error *error)
+                                      struct sbx_channel *early, const struct sbx_wait *wait,
+                                      sandbox_error *error)
 {
     for (;;) {
-        struct sbx_channel channel = SBX_CHANNEL;
-        bool heard = false;
-        sandbox_status status = open_relay(driver, id, wait, &channel, error);
+        struct sbx_channel channel = *early;
+        bool heard = false, is_early = channel.read_fd >= 0;
+        *early = (struct sbx_channel)SBX_CHANNEL;
+        sandbox_status status =
+            is_early ? SANDBOX_OK : sbx_gvisor_relay(driver, id, wait, &channel, error);
         if (status == SANDBOX_OK)
             status = hear(&channel, wait, &heard, error);
         if (!heard || !keep_ready(driver, id, &channel))
             sbx_channel_end(&channel);
         if (heard || status != SANDBOX_OK)
             return status;
+        if (is_early)
+            continue; /* it came before the agent was back */
         if (sbx_gvisor_started(sandbox) == 0)
             return sbx_fail_for(error, SANDBOX_FAILED, "no-start",
                                 "the sandbox ended before its agent answered; does the agent "
@@ -87,9 +89,9 @@ void sbx_gvisor_ready_forget(struct sbx_gvisor *driver, const char *id)
     }
 }
 
-static sandbox_status open_relay(struct sbx_gvisor *driver, const char *id,
-                                 const struct sbx_wait *wait, struct sbx_channel *channel,
-                                 sandbox_error *error)
+sandbox_status sbx_gvisor_relay(struct sbx_gvisor *driver, const char *id,
+                                const struct sbx_wait *wait, struct sbx_channel *channel,
+                                sandbox_error *error)
 {
     char path[64];
     snprintf(path, sizeof path, "locks/%s.relay", id);

@@ -263,17 +263,8 @@ static void look_at_program(const char *configured, const char *name, sandbox_se
 static void look_at_programs(const struct sbx_gvisor_settings *settings,
                              struct sbx_findings_sink *sink)
 {
-    static const char *const helpers[] = {"unshare", "mount"};
     look_at_program(settings->agent, "sandbox-agent", SANDBOX_SEVERITY_PROBLEM, sink);
     look_at_program(settings->shim, "sandbox-shim.so", SANDBOX_SEVERITY_NOTE, sink);
-    for (size_t n = 0; n < sizeof helpers / sizeof helpers[0]; n++) {
-        char usual[2][64];
-        snprintf(usual[0], sizeof usual[0], "/usr/bin/%s", helpers[n]);
-        snprintf(usual[1], sizeof usual[1], "/bin/%s", helpers[n]);
-        if (access(usual[0], X_OK) < 0 && access(usual[1], X_OK) < 0)
-            add(sink, SANDBOX_SEVERITY_PROBLEM, "programs", "apt-get install util-linux mount",
-                "'%s' is not installed; workspaces are started with it", helpers[n]);
-    }
 }
 
 static void add(struct sbx_findings_sink *sink, sandbox_severity severity, const char *subject,

@@ -345,9 +345,13 @@ struct sbx_gvisor_start {
     const char *image; /* a checkpoint's directory, restored instead of run; NULL: run */
 };
 
+/*
+ * `early`: where a relay to the agent is put that was started while runsc still restored, and which
+ * sbx_gvisor_await_agent() then takes; it stays empty where that could not be.
+ */
 sandbox_status sbx_gvisor_launch(struct sbx_gvisor *driver, const struct sbx_record *record,
                                  const struct sbx_gvisor_start *start, const struct sbx_wait *wait,
-                                 sandbox_error *error);
+                                 struct sbx_channel *early, sandbox_error *error);
 /* Why there is no sandbox, in the words of whoever gave up. */
 sandbox_status sbx_gvisor_explain(struct sbx_gvisor *driver, const char *id, int code,
                                   sandbox_error *error);
@@ -392,9 +396,17 @@ sandbox_status sbx_gvisor_destroy(void *state, const struct sbx_record *record,
 sandbox_status sbx_gvisor_connect(void *state, const struct sbx_record *record,
                                   const struct sbx_wait *wait, struct sbx_channel *channel,
                                   sandbox_error *error);
-/* Waits until the agent speaks through a relay, which is then kept for the next connect(). */
+/* Starts a relay to the agent, which may not be there: then the relay ends. */
+sandbox_status sbx_gvisor_relay(struct sbx_gvisor *driver, const char *id,
+                                const struct sbx_wait *wait, struct sbx_channel *channel,
+                                sandbox_error *error);
+/*
+ * Waits until the agent speaks through a relay, which is then kept for the next connect(). `early`:
+ * a relay to try first; it is taken over.
+ */
 sandbox_status sbx_gvisor_await_agent(struct sbx_gvisor *driver, const char *id, pid_t sandbox,
-                                      const struct sbx_wait *wait, sandbox_error *error);
+                                      struct sbx_channel *early, const struct sbx_wait *wait,
+                                      sandbox_error *error);
 /* Ends what is kept: of one workspace, or of all (NULL). */
 void sbx_gvisor_ready_forget(struct sbx_gvisor *driver, const char *id);
 /* "BOOT:PID:START" of a process of ours; false where it is none, or has ended. */

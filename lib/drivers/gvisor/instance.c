@@ -168,8 +168,9 @@ sandbox_status sbx_gvisor_instance_start(struct sbx_gvisor *driver, const struct
                                         start.cpu_group, error);
     if (status == SANDBOX_OK)
         status = sbx_gvisor_bundle_make(driver, record, origin, wait, &start.bundle, error);
+    SBX_ON_EXIT(sbx_channel_end) struct sbx_channel early = SBX_CHANNEL;
     if (status == SANDBOX_OK)
-        status = sbx_gvisor_launch(driver, record, &start, wait, error);
+        status = sbx_gvisor_launch(driver, record, &start, wait, &early, error);
     sbx_gvisor_bundle_clear(&start.bundle);
     if (status != SANDBOX_OK)
         return status;
@@ -177,7 +178,7 @@ sandbox_status sbx_gvisor_instance_start(struct sbx_gvisor *driver, const struct
     pid_t pid = read_pid(driver, record->id);
     if (!sbx_gvisor_incarnation(driver, record->id, pid, incarnation))
         return sbx_gvisor_explain(driver, record->id, 0, error);
-    return sbx_gvisor_await_agent(driver, record->id, pid, wait, error);
+    return sbx_gvisor_await_agent(driver, record->id, pid, &early, wait, error);
 }
 
 sandbox_status sbx_gvisor_instance_end(struct sbx_gvisor *driver, const char *id,
@@ -302,8 +303,8 @@ static void unmount_beneath(const char *directory)
 static sandbox_status remove_all_but_files(struct sbx_gvisor *driver, const char *id,
                                            sandbox_error *error)
 {
-    static const char *const parts[] = {"bundle",    "layer",     "sandbox.pid",
-                                        "runsc.log", "start.log", "checkpoint.log"};
+    static const char *const parts[] = {"bundle", "layer", "sandbox.pid", "runsc.log",
+                                        "checkpoint.log"};
     sandbox_status status = SANDBOX_OK;
     for (size_t n = 0; n < sizeof parts / sizeof parts[0] && status == SANDBOX_OK; n++) {
         char path[96];

@@ -1,73 +1,71 @@
 /* Starting the sandbox: from a bundle on disk to runsc in the mount namespace that it needs. */
 
 #include "drivers/gvisor/gvisor.h"
+#include "drivers/gvisor/root.h"
 #include "util/child.h"
 #include "util/fail.h"
 #include "util/file.h"
 #include "util/memory.h"
 #include <errno.h>
-#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
-#include <sys/stat.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #define START_MS 60000
 #define LOG_MAX  (1u << 20)
 
-/*
- * Runs in a mount namespace of its own, so that no mount is ever seen outside or left behind:
- * joins the control groups, puts the root file system together, and becomes runsc. Everything
- * that varies is an argument.
- */
-static const char launch_script[] =
-    "set -e\n"
-    "rootfs=$1 layers=$2 memory=$3 cpu=$4 userland=$5 programs=$6\n"
-    "shift 6\n"
-    "for group in \"$memory\" \"$cpu\"; do\n"
-    "    [ -z \"$group\" ] || echo $$ >\"$group/cgroup.procs\"\n"
-    "done\n"
-    "mount -t overlay -o \"ro,lowerdir=$layers\" overlay \"$rootfs\"\n"
-    "for name in $programs; do\n"
-    "    mount --rbind \"$userland/$name\" \"$rootfs/$name\"\n"
-    "    mount -o remount,bind,ro \"$rootfs/$name\"\n"
-    "done\n"
-    "exec \"$@\" 2>/dev/null\n";
-
 /* What varies in the command line, and has to be freed. */
 struct words {
-    char *place, *rootfs, *layers, *root, *log, *platform, *bundle, *pid_file, *messages, *image;
+    char *place, *root, *log, *platform, *bundle, *pid_file, *image;
 };
 
 #define ARGUMENTS_MAX 32
 
+/*
+ * Half of the time that a relay takes is spent before runsc looks for the sandbox, and while runsc
+ * restores it holds a lock on its notes of it. A relay that is started once these notes are there
+ * waits for that lock, and is inside as soon as the restore is done.
+ */
+struct herald {
+    struct sbx_gvisor *driver;
+    const char *id;
+    int notes; /* an inotify descriptor on runsc's directory; -1: nothing is awaited */
+    struct sbx_channel *early;
+};
+
 static bool find_words(const struct sbx_gvisor *driver, const struct sbx_gvisor_start *start,
                        const char *id, struct words *words);
 static void free_words(struct words *words);
-static void list_programs(const struct sbx_gvisor_bundle *bundle, char programs[64]);
-static void say(const struct sbx_gvisor_start *start, const struct words *words,
-                const char *programs, const char *id, const char *argv[ARGUMENTS_MAX]);
-static sandbox_status run(const char *const *argv, int errors, const struct sbx_wait *wait,
-                          int *code, sandbox_error *error);
+static void say(const struct sbx_gvisor_start *start, const struct words *words, const char *id,
+                const char *argv[ARGUMENTS_MAX]);
+static sandbox_status run(const char *const *argv, struct sbx_gvisor_root *root,
+                          struct herald *herald, const struct sbx_wait *wait, int *code,
+                          sandbox_error *error);
+static int watch_notes(const struct sbx_gvisor *driver);
+static sandbox_status hurry(struct herald *herald, const struct sbx_child *runsc,
+                            const struct sbx_wait *wait, sandbox_error *error);
+static bool is_noted(const struct herald *herald);
 static void last_words(char *text, size_t size, char words[200]);
 
 sandbox_status sbx_gvisor_launch(struct sbx_gvisor *driver, const struct sbx_record *record,
                                  const struct sbx_gvisor_start *start, const struct sbx_wait *wait,
-                                 sandbox_error *error)
+                                 struct sbx_channel *early, sandbox_error *error)
 {
     SBX_ON_EXIT(free_words) struct words words = {0};
     if (!find_words(driver, start, record->id, &words))
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a command line");
-    char programs[64];
+    SBX_ON_EXIT(sbx_gvisor_root_clear) struct sbx_gvisor_root root = SBX_GVISOR_ROOT;
+    sandbox_status status = sbx_gvisor_root_plan(driver, record->id, start, &root, error);
+    if (status != SANDBOX_OK)
+        return status;
     const char *argv[ARGUMENTS_MAX];
-    list_programs(&start->bundle, programs);
-    say(start, &words, programs, record->id, argv);
-
-    SBX_ON_EXIT(sbx_close_fd)
-    int errors = open(words.messages, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (errors < 0)
-        return sbx_fail_errno(error, errno, "cannot write '%s'", words.messages);
     int code = 0;
-    sandbox_status status = run(argv, errors, wait, &code, error);
+    say(start, &words, record->id, argv);
+    struct herald herald = {driver, record->id, start->image == NULL ? -1 : watch_notes(driver),
+                            early};
+    status = run(argv, &root, &herald, wait, &code, error);
+    sbx_close_fd(&herald.notes);
     if (status == SANDBOX_OK && code != 0)
         status = sbx_gvisor_explain(driver, record->id, code, error);
     return status;
@@ -77,7 +75,7 @@ sandbox_status sbx_gvisor_launch(struct sbx_gvisor *driver, const struct sbx_rec
 sandbox_status sbx_gvisor_explain(struct sbx_gvisor *driver, const char *id, int code,
                                   sandbox_error *error)
 {
-    static const char *const logs[] = {"start.log", "runsc.log", NULL};
+    static const char *const logs[] = {"runsc.log", NULL};
     char words[200];
     sbx_gvisor_last_words(driver, id, logs, words);
     return sbx_fail_for(error, SANDBOX_FAILED, "no-start", "runsc did not start (code %d): %s",
@@ -105,24 +103,10 @@ void sbx_gvisor_last_words(struct sbx_gvisor *driver, const char *id, const char
     }
 }
 
-static void say(const struct sbx_gvisor_start *start, const struct words *words,
-                const char *programs, const char *id, const char *argv[ARGUMENTS_MAX])
+static void say(const struct sbx_gvisor_start *start, const struct words *words, const char *id,
+                const char *argv[ARGUMENTS_MAX])
 {
-    const char *const front[] = {"unshare",
-                                 "--mount",
-                                 "--propagation",
-                                 "slave",
-                                 "/bin/sh",
-                                 "-c",
-                                 launch_script,
-                                 "launch",
-                                 words->rootfs,
-                                 words->layers,
-                                 start->memory_group,
-                                 start->cpu_group,
-                                 start->bundle.userland == NULL ? "" : start->bundle.userland,
-                                 programs,
-                                 start->bundle.runtime.path,
+    const char *const front[] = {start->bundle.runtime.path,
                                  words->root,
                                  words->log,
                                  "--log-format=json",
@@ -148,63 +132,92 @@ static bool find_words(const struct sbx_gvisor *driver, const struct sbx_gvisor_
     words->place = sbx_gvisor_path(driver, "workspaces/%s", id);
     if (words->place == NULL)
         return false;
-    words->rootfs = sbx_format("%s/bundle/rootfs", words->place);
-    words->layers = sbx_format("%s/layer:%s", words->place, start->bundle.lower);
     words->root = sbx_format("--root=%s", driver->runsc_root);
     words->log = sbx_format("--log=%s/runsc.log", words->place);
     words->platform = sbx_format("--platform=%s", platform);
     words->bundle = sbx_format("--bundle=%s/bundle", words->place);
     words->pid_file = sbx_format("--pid-file=%s/sandbox.pid", words->place);
-    words->messages = sbx_format("%s/start.log", words->place);
     words->image = sbx_format("--image-path=%s", start->image == NULL ? "" : start->image);
-    return words->rootfs != NULL && words->layers != NULL && words->root != NULL &&
-           words->log != NULL && words->platform != NULL && words->bundle != NULL &&
-           words->pid_file != NULL && words->messages != NULL && words->image != NULL;
+    return words->root != NULL && words->log != NULL && words->platform != NULL &&
+           words->bundle != NULL && words->pid_file != NULL && words->image != NULL;
 }
 
 static void free_words(struct words *words)
 {
     free(words->place);
-    free(words->rootfs);
-    free(words->layers);
     free(words->root);
     free(words->log);
     free(words->platform);
     free(words->bundle);
     free(words->pid_file);
-    free(words->messages);
     free(words->image);
 }
 
-/* What is bound into the base: /usr, and what older systems have beside. */
-static void list_programs(const struct sbx_gvisor_bundle *bundle, char programs[64])
-{
-    programs[0] = '\0';
-    for (size_t n = 0; bundle->userland != NULL && sbx_gvisor_base_programs[n] != NULL; n++) {
-        char path[SBX_GVISOR_PATH];
-        struct stat facts;
-        snprintf(path, sizeof path, "%s/%s", bundle->lower, sbx_gvisor_base_programs[n]);
-        if (lstat(path, &facts) < 0 || !S_ISDIR(facts.st_mode))
-            continue;
-        size_t used = strlen(programs);
-        snprintf(programs + used, 64 - used, "%s ", sbx_gvisor_base_programs[n]);
-    }
-}
-
 /* The sandbox outlives its starter, so it is given no pipe and no lock of ours. */
-static sandbox_status run(const char *const *argv, int errors, const struct sbx_wait *wait,
-                          int *code, sandbox_error *error)
+static sandbox_status run(const char *const *argv, struct sbx_gvisor_root *root,
+                          struct herald *herald, const struct sbx_wait *wait, int *code,
+                          sandbox_error *error)
 {
     struct sbx_child_options options = {SBX_CHILD_OPTIONS, .argv = argv, .own_session = true,
                                         .die_with_parent = true};
-    options.errors = errors;
+    options.prepare = sbx_gvisor_root_enter;
+    options.data = root;
     SBX_ON_EXIT(sbx_child_end) struct sbx_child child = SBX_CHILD;
     struct sbx_wait bounded = sbx_wait_within(wait, START_MS);
     sandbox_status status = sbx_child_start(&child, &options, error);
+    if (status != SANDBOX_OK && root->failed != NULL)
+        return sbx_gvisor_root_explain(root, error);
+    if (status == SANDBOX_OK)
+        status = hurry(herald, &child, &bounded, error);
     return status != SANDBOX_OK ? status : sbx_child_wait(&child, &bounded, code, error);
 }
 
-/* The last line of a text that says something; runsc writes JSON, the shell does not. */
+static int watch_notes(const struct sbx_gvisor *driver)
+{
+    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (fd >= 0 && inotify_add_watch(fd, driver->runsc_root, IN_CLOSE_WRITE | IN_MOVED_TO) < 0)
+        sbx_close_fd(&fd);
+    return fd;
+}
+
+/* Until runsc has ended or a relay is on its way. Without one all goes on as well, only later. */
+static sandbox_status hurry(struct herald *herald, const struct sbx_child *runsc,
+                            const struct sbx_wait *wait, sandbox_error *error)
+{
+    while (herald->notes >= 0) {
+        struct pollfd watched[2] = {{runsc->pidfd, POLLIN, 0}, {herald->notes, POLLIN, 0}};
+        int ready = poll(watched, 2, sbx_wait_slice_ms(wait));
+        if (ready < 0 && errno != EINTR)
+            return sbx_fail_errno(error, errno, "cannot wait for runsc");
+        if (ready > 0 && watched[0].revents != 0)
+            return SANDBOX_OK;
+        if (ready > 0 && is_noted(herald)) {
+            (void)sbx_gvisor_relay(herald->driver, herald->id, wait, herald->early, NULL);
+            return SANDBOX_OK;
+        }
+        sandbox_status status = sbx_wait_check(wait, error);
+        if (status != SANDBOX_OK)
+            return status;
+    }
+    return SANDBOX_OK;
+}
+
+/* By any version's naming the id is in the name. */
+static bool is_noted(const struct herald *herald)
+{
+    _Alignas(struct inotify_event) char events[4096];
+    ssize_t size = read(herald->notes, events, sizeof events);
+    for (ssize_t at = 0; at < size;) {
+        const struct inotify_event *event = (const void *)(events + at);
+        const char *end = event->len == 0 ? NULL : strrchr(event->name, '.');
+        if (end != NULL && strcmp(end, ".state") == 0 && strstr(event->name, herald->id) != NULL)
+            return true;
+        at += (ssize_t)(sizeof *event + event->len);
+    }
+    return false;
+}
+
+/* The last line of a text that says something: JSON, or a trace of runsc as it is. */
 static void last_words(char *text, size_t size, char words[200])
 {
     while (size > 0 && (text[size - 1] == '\n' || text[size - 1] == '\r'))

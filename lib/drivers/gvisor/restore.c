@@ -158,7 +158,8 @@ static sandbox_status restore_files(struct restoring *restoring, sandbox_error *
 static sandbox_status is_as_recorded(struct restoring *restoring, int workspace, bool *same,
                                      sandbox_error *error)
 {
-    struct sbx_tree_job job = {.wait = restoring->wait};
+    SBX_ON_EXIT(sbx_crew_end) struct sbx_crew *crew = sbx_crew_new();
+    struct sbx_tree_job job = {.wait = restoring->wait, .crew = crew};
     struct sbx_tree_facts facts;
     char digest[SBX_GVISOR_DIGEST_TEXT];
     SBX_ON_EXIT(sbx_close_fd)
