@@ -7,7 +7,7 @@
  * Structs, enums and constants are read from the public headers below, so a field that is added
  * there is in the bindings too. `swig -xml` gives the same to generators.
  */
-%module(package="libsandbox") libsandbox
+%module(package="libsandbox") sandbox
 
 %{
 #include <sandbox/sandbox.h>
@@ -254,5 +254,6 @@ const char *sandbox_verdict_name(sandbox_verdict verdict);
 %include <sandbox/files.h>
 %include <sandbox/ports.h>
 %include <sandbox/watch.h>
+%include <sandbox/log.h>
 %include <sandbox/manifests.h>
 %include <sandbox/version.h>

@@ -13,7 +13,8 @@ packages_to_show="git python3 curl ca-certificates"
 packages_to_check="g++ clang clang-tidy cppcheck check libclang-rt-14-dev pmccabe
   protobuf-compiler python3 python3-venv python3-grpcio python3-protobuf python3-pytest abigail-tools expect
   mandoc spin curl git procps iproute2 util-linux openssl
-  python3-aiohttp python3-yaml python3-jsonschema"
+  python3-aiohttp python3-yaml python3-jsonschema
+  swig python3-dev mypy"
 # Google's own package of it and Debian's exclude each other: either will do.
 command -v kubectl >/dev/null || packages_to_check="$packages_to_check kubernetes-client"
 
