@@ -52,6 +52,10 @@ export interface TextEvent {
   readonly offset: number;
   readonly dropped: number;
 }
+export interface LineEvent {
+  readonly kind: 'stdout' | 'stderr';
+  readonly text: string;
+}
 /** The last event: all output came before it. */
 export interface ExitEvent extends ProcessExit {
   readonly kind: 'exit';
@@ -107,6 +111,8 @@ export interface Process extends AsyncIterable<ProcessEvent> {
   events(options?: CallOptions): AsyncGenerator<ProcessEvent, void, void>;
   /** The same as text, decoded stream by stream. */
   text(options?: CallOptions): AsyncGenerator<TextEvent | ExitEvent, void, void>;
+  /** The same line by line, without the newline. */
+  lines(options?: CallOptions): AsyncGenerator<LineEvent | ExitEvent, void, void>;
   /** Wait for the end, whoever takes the output. */
   wait(options?: CallOptions): Promise<ProcessExit>;
   /** Send a signal to the process and its group; 'SIGKILL' also to every descendant that left it. */

@@ -56,6 +56,26 @@ class Process extends glue.Process {
     }
   }
 
+  /* Whole lines, however they come; what follows the last newline is the last line. */
+  async *lines(options) {
+    const rest = { stdout: '', stderr: '' };
+    for await (const event of this.text(options)) {
+      if (event.kind === 'exit') {
+        for (const kind of ['stdout', 'stderr']) if (rest[kind] !== '') yield { kind, text: rest[kind] };
+        yield event;
+        continue;
+      }
+      const { kind } = event;
+      if (!event.text.includes('\n')) {
+        rest[kind] += event.text;
+        continue;
+      }
+      const lines = (rest[kind] + event.text).split('\n');
+      rest[kind] = lines.pop();
+      for (const text of lines) yield { kind, text };
+    }
+  }
+
   get stdout() {
     return this.#streams().stdout.stream;
   }
@@ -91,7 +111,7 @@ class Process extends glue.Process {
   /* The next event, or null after the last. */
   async #next(options) {
     const closing = this.#closing.signal;
-    const signal = options?.signal ? AbortSignal.any([options.signal, closing]) : closing;
+    const signal = options?.signal ? [options.signal, closing] : closing;
     let event;
     try {
       event = await glue.raw.process_next(this, { ...options, signal });

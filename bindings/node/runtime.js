@@ -62,20 +62,45 @@ function call(method, self, options, ...given) {
   }
 }
 
+/* `signal` may be several, for what ends with its handle too. */
 async function callWithSignal(method, self, options, signal, given) {
-  if (typeof signal.addEventListener !== 'function') throw new TypeError("'signal' must be an AbortSignal");
-  signal.throwIfAborted();
+  const signals = Array.isArray(signal) ? signal : [signal];
+  for (const each of signals) {
+    if (typeof each.addEventListener !== 'function') throw new TypeError("'signal' must be an AbortSignal");
+    each.throwIfAborted();
+  }
   const token = native.newToken();
-  const abort = () => native.trigger(token);
-  signal.addEventListener('abort', abort, { once: true });
+  signals.forEach((each) => listen(each, token));
   try {
     return await method(self, token, options, ...given);
   } catch (error) {
-    if (signal.aborted && error instanceof SandboxError && error.code === 'SANDBOX_CANCELLED') throw signal.reason;
-    throw error;
+    const aborted = signals.find((each) => each.aborted);
+    throw aborted && error instanceof SandboxError && error.code === 'SANDBOX_CANCELLED' ? aborted.reason : error;
   } finally {
-    signal.removeEventListener('abort', abort);
+    signals.forEach((each) => leave(each, token));
   }
+}
+
+/* One listener a signal, however many calls it serves: a listener each would look like a leak. */
+const listening = new WeakMap();
+
+function listen(signal, token) {
+  let heard = listening.get(signal);
+  if (heard === undefined) {
+    const tokens = new Set();
+    heard = { tokens, abort: () => tokens.forEach((each) => native.trigger(each)) };
+    listening.set(signal, heard);
+    signal.addEventListener('abort', heard.abort, { once: true });
+  }
+  heard.tokens.add(token);
+}
+
+function leave(signal, token) {
+  const heard = listening.get(signal);
+  heard.tokens.delete(token);
+  if (heard.tokens.size > 0) return;
+  listening.delete(signal);
+  signal.removeEventListener('abort', heard.abort);
 }
 
 function defineErrors(rows) {

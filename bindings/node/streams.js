@@ -10,7 +10,7 @@ function waiting(Base, next) {
 
     async next(options) {
       const closing = this.#closing.signal;
-      const signal = options?.signal ? AbortSignal.any([options.signal, closing]) : closing;
+      const signal = options?.signal ? [options.signal, closing] : closing;
       return next(this, { ...options, signal });
     }
 
@@ -63,7 +63,7 @@ class Connection extends glue.Connection {
 
   read(options) {
     const closing = this.#closing.signal;
-    const signal = options?.signal ? AbortSignal.any([options.signal, closing]) : closing;
+    const signal = options?.signal ? [options.signal, closing] : closing;
     return piece(glue.raw.connection_read(this, { ...options, signal }));
   }
 

@@ -39,15 +39,12 @@ napi_value sbx_node_begin(napi_env env, napi_callback_info info)
         return NULL;
     }
     sbx_node_hold(call->instance);
-    if (call->self != NULL && call->self->is_closed)
-        refuse(call, SANDBOX_CLOSED, "the handle was closed");
-    else if (atomic_load(&call->instance->stopping))
+    if (call->status == SANDBOX_OK && atomic_load(&call->instance->stopping))
         refuse(call, SANDBOX_CANCELLED, "the program ends");
-    else {
+    if (call->status == SANDBOX_OK)
         sbx_node_work(call->instance, &call->job);
-        return promise;
-    }
-    settle_promise(env, call);
+    else
+        settle_promise(env, call);
     return promise;
 }
 
@@ -87,10 +84,15 @@ static bool read_arguments(napi_env env, struct call *call, const napi_value *gi
     if (!good)
         sbx_node_complain(&reading, "an argument is missing");
     if (good && entry->self != NULL) {
-        call->self = sbx_node_handle_of(env, given[0], entry->self);
-        if (call->self == NULL)
+        struct handle *self = sbx_node_handle_of(env, given[0], entry->self);
+        if (self == NULL)
             return false;
-        sbx_node_handle_keep(call->self);
+        if (self->is_closed) {
+            refuse(call, SANDBOX_CLOSED, "the handle was closed");
+        } else {
+            call->self = self;
+            sbx_node_handle_keep(self);
+        }
     }
     if (good)
         good = sbx_node_token_bind(env, given[1], call);
