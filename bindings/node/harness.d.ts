@@ -6,7 +6,8 @@
  * `HarnessV1SandboxProvider`. What maps to what, and what each failure means: doc/harness.md.
  */
 import type {
-  Client, CreateOptions, ResumeOptions, ResumeResult, SuspendOptions, SuspendResult, Workspace,
+  CallOptions, Client, ResumeOptions, ResumeResult, SuspendOptions, SuspendResult, Workspace,
+  WorkspaceOptions,
 } from 'libsandbox';
 
 export interface HarnessCommand {
@@ -115,8 +116,8 @@ export interface HarnessSessionOptions {
   workingDirectory?: string;
   /** Of each stream of `run`. Default: 64 MiB. */
   outputLimit?: number;
-  /** For `stop()`. Default: `{keep: 'best', force: true}`. */
-  suspend?: SuspendOptions;
+  /** For `stop()`, over `{keep: 'best', force: true}`. */
+  suspend?: SuspendOptions & CallOptions;
   /** Told what `stop()` and `destroy()` fail with. Default: a warning of the process. */
   onError?: (error: Error, sentence: string) => void;
   abortSignal?: AbortSignal;
@@ -134,11 +135,11 @@ export interface HarnessProviderOptions {
   /** Of every session. Default: `[4000]`. */
   ports?: ReadonlyArray<number>;
   /** How workspaces are made: image, user, env, limits, labels, … `env` is given at resumes too. */
-  workspace?: Omit<CreateOptions, 'name' | 'temporary' | 'signal' | 'timeout'>;
-  /** For `stop()`. Default: `{keep: 'best', force: true}`. */
-  suspend?: SuspendOptions;
+  workspace?: Omit<WorkspaceOptions, 'name'>;
+  /** For `stop()`, over `{keep: 'best', force: true}`. */
+  suspend?: SuspendOptions & CallOptions;
   /** For `resumeSession()`. Default: nothing but the proven snapshot is accepted. */
-  resume?: ResumeOptions;
+  resume?: ResumeOptions & CallOptions;
   /** Programs that a new workspace must have, like `['node', 'pnpm']`. Default: none. */
   requiredCommands?: ReadonlyArray<string>;
   /** Of the workspaces' names, before the session's id. Default: `harness-`. */

@@ -4,8 +4,10 @@
  */
 
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { chmodSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -73,6 +75,15 @@ function commandLine(pid) {
   } catch {
     return '';
   }
+}
+
+/** Ports that nothing listens on: the workspaces of memory: share those of this machine. */
+export async function freePorts(count) {
+  const servers = Array.from({ length: count }, () => net.createServer().listen(0));
+  await Promise.all(servers.map(server => once(server, 'listening')));
+  const ports = servers.map(server => server.address().port);
+  await Promise.all(servers.map(server => once(server.close(), 'close')));
+  return ports;
 }
 
 /** Until `ask` gives something, which it returns. */

@@ -69,6 +69,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
 
+http.server.ThreadingHTTPServer.request_queue_size = 128
 server = http.server.ThreadingHTTPServer(("0.0.0.0", int(sys.argv[1])), Handler)
 print("ready", flush=True)
 server.serve_forever()

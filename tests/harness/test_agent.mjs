@@ -5,9 +5,10 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { Client, createHarnessProvider, eventually, fromPackages, openPlace, platforms,
-  whyNoPackages } from './place.mjs';
+import { Client, createHarnessProvider, eventually, freePorts, fromPackages, openPlace,
+  platforms, whyNoPackages } from './place.mjs';
 
+const [port, secondPort] = await freePorts(2);
 const { HarnessAgent } = whyNoPackages ? {} : await fromPackages('@ai-sdk/harness/agent');
 const clerk = whyNoPackages ? {} : await import('./clerk.mjs');
 
@@ -23,7 +24,7 @@ for (const platform of platforms) {
       assert.deepEqual(await place.close(), [], 'nothing is left behind');
     });
 
-    const provide = options => createHarnessProvider({ client, ports: [4330], ...options });
+    const provide = options => createHarnessProvider({ client, ports: [port], ...options });
     const agentOver = sandbox => new HarnessAgent({ harness: clerk.createClerk(), sandbox });
     const ask = async (agent, session, prompt) =>
       (await agent.generate({ session, prompt })).text;
@@ -149,7 +150,7 @@ for (const platform of platforms) {
     test('C129: two agents at once in one workspace, each with its bridge', async () => {
       const provider = provide();
       const one = await provider.createSession({ sessionId: 'both' });
-      const two = one.fork();
+      const two = one.fork({ ports: [secondPort] });
       const agent = agentOver();
       const sessions = await Promise.all([one, two].map((sandboxSession, index) =>
         agent.createSession({ sessionId: `both-${index}`, sandboxSession })));

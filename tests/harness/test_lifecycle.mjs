@@ -182,7 +182,7 @@ for (const platform of platforms) {
     test('who suspends is told when it fails, though a harness says nothing', async () => {
       const heard = [];
       const provider = provide({
-        suspend: { keep: 'best' }, onError: (error, sentence) => heard.push([error, sentence]),
+        suspend: { force: false }, onError: (error, sentence) => heard.push([error, sentence]),
       });
       const session = await provider.createSession({ sessionId: 'busy' });
       const process = await session.workspace.start('sleep 54333');

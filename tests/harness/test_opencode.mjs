@@ -9,12 +9,12 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
-import { Client, eventually, openPlace, platforms, toHarnessSession } from './place.mjs';
+import { Client, eventually, freePorts, openPlace, platforms, toHarnessSession } from './place.mjs';
 
 const program = process.env.SANDBOX_TEST_OPENCODE;
 const cli = process.env.SANDBOX_CLI;
 const why = !program && 'SANDBOX_TEST_OPENCODE names no program: tools/opencode gets it';
-const PORT = 4096;
+const [PORT] = await freePorts(1);
 
 for (const platform of platforms) {
   describe(platform, { skip: why }, () => {
@@ -25,7 +25,7 @@ for (const platform of platforms) {
       client = await Client.open(place.uri);
       await sandbox('create', 'coder');
       workspace = await client.findWorkspace('coder');
-      await workspace.files.upload(program, 'bin/opencode', { timeout: Infinity });
+      await workspace.upload(program, 'bin/opencode', { timeout: Infinity });
       const server = await workspace.start(
         'mkdir -p project && cd project && export OPENCODE_DISABLE_MODELS_FETCH=1 ' +
         'OPENCODE_DISABLE_AUTOUPDATE=1 OPENCODE_DISABLE_LSP_DOWNLOAD=1 && ' +

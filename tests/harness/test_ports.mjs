@@ -8,9 +8,9 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import { after, before, describe, test } from 'node:test';
-import { createHarnessProvider, openPlace, platforms, textOf } from './place.mjs';
+import { createHarnessProvider, freePorts, openPlace, platforms, textOf } from './place.mjs';
 
-const PORT = 4311, QUIET_PORT = 4312;
+const [PORT, QUIET_PORT, OTHER_PORT] = await freePorts(3);
 const SERVER = readFileSync(new URL('server.py', import.meta.url), 'utf8');
 
 async function startServer(session, port) {
@@ -65,7 +65,7 @@ for (const platform of platforms) {
         await assert.rejects(session[name]({ port: 22 }), error =>
           error.name === 'AI_HarnessCapabilityUnsupportedError' &&
           error[Symbol.for('vercel.ai.error.AI_HarnessCapabilityUnsupportedError')] === true &&
-          /4311, 4312/.test(error.message));
+          error.message.includes(`${PORT}, ${QUIET_PORT}`));
       }
     });
 
@@ -140,8 +140,8 @@ for (const platform of platforms) {
     });
 
     test('two sessions of one workspace do not take each other\'s token', async () => {
-      const view = session.fork({ ports: [4399] });
-      const theirs = await view.getPortEndpoint({ port: 4399, protocol: 'http' });
+      const view = session.fork({ ports: [OTHER_PORT] });
+      const theirs = await view.getPortEndpoint({ port: OTHER_PORT, protocol: 'http' });
       const { url } = await endpoint();
       assert.equal((await fetch(new URL('/', url), { headers: theirs.headers })).status, 401);
       await view.stop();
@@ -186,10 +186,10 @@ for (const platform of platforms) {
       await lineOf(opened);
       const closed = once(opened.socket, 'close');
 
-      await session.setPorts([PORT, 4313]);
+      await session.setPorts([PORT, OTHER_PORT]);
       await closed;
-      assert.deepEqual(session.ports, [PORT, 4313]);
-      await assert.rejects(endpoint('http', QUIET_PORT), /4311, 4313/);
+      assert.deepEqual(session.ports, [PORT, OTHER_PORT]);
+      await assert.rejects(endpoint('http', QUIET_PORT), { name: /Capability/ });
       await assert.rejects(fetch(dropped.url), TypeError);
       assert.equal((await fetch(kept.url)).status, 200, 'one that stays is not disturbed');
       await session.setPorts([PORT, QUIET_PORT]);

@@ -10,7 +10,7 @@ import { copyFileSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'no
 import path from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { openPlace, packageFolder, packages, platforms, textOf, whyNoPackages }
+import { freePorts, openPlace, packageFolder, packages, platforms, textOf, whyNoPackages }
   from './place.mjs';
 
 const suite = path.join(process.env.SANDBOX_TEST_SHARED ??
@@ -20,6 +20,7 @@ const why = whyNoPackages || (!existsSync(suite) && `there is no ${suite}`);
 for (const platform of platforms) {
   test(`the shared suite of behaviour holds over ${platform}`, { skip: why }, async t => {
     const place = openPlace(platform);
+    const [port] = await freePorts(1);
     // Beside the packages, where their names lead to them.
     const folder = mkdtempSync(path.join(packages, 'shared-'));
     try {
@@ -27,7 +28,7 @@ for (const platform of platforms) {
       writeFileSync(path.join(folder, 'provider.mjs'), `
         import harness from ${JSON.stringify(path.join(packageFolder, 'harness.cjs'))};
         export const makeProvider = async () => harness.createHarnessProvider(
-          { uri: ${JSON.stringify(place.uri)}, ports: [4350] });\n`);
+          { uri: ${JSON.stringify(place.uri)}, ports: [${port}] });\n`);
       const { NODE_TEST_CONTEXT: _, ...env } = process.env;
       const run = spawn(process.execPath, ['--test-reporter=tap', 'conformance.mjs'],
         { cwd: folder, env: { ...env, PROVIDER: './provider.mjs' },

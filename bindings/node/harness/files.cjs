@@ -5,19 +5,18 @@ const path = require('node:path');
 const { isMissingFile } = require('./errors.cjs');
 
 function createFiles(workspace, directory) {
-  const files = workspace.files;
   // Absolute, since a relative path may not follow a link out of the workspace's directory.
   const absolute = name => path.posix.resolve(directory, name);
 
   async function readFile({ path: name, abortSignal }) {
     abortSignal?.throwIfAborted();
-    return orNull(() => openedStream(files.readable(absolute(name), { signal: abortSignal })));
+    return orNull(() => openedStream(workspace.readable(absolute(name), { signal: abortSignal })));
   }
 
   async function readBinaryFile({ path: name, abortSignal }) {
     abortSignal?.throwIfAborted();
     return orNull(async () => {
-      const bytes = await files.readFile(absolute(name), { signal: abortSignal });
+      const bytes = await workspace.readFile(absolute(name), { signal: abortSignal });
       return new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     });
   }
@@ -29,13 +28,13 @@ function createFiles(workspace, directory) {
 
   async function writeFile({ path: name, content, abortSignal }) {
     abortSignal?.throwIfAborted();
-    const writable = await files.writable(absolute(name), { signal: abortSignal });
+    const writable = await workspace.writable(absolute(name), { signal: abortSignal });
     await content.pipeTo(writable, { signal: abortSignal });
   }
 
   async function writeBinaryFile({ path: name, content, abortSignal }) {
     abortSignal?.throwIfAborted();
-    await files.writeFile(absolute(name), content, { signal: abortSignal });
+    await workspace.writeFile(absolute(name), content, { signal: abortSignal });
   }
 
   async function writeTextFile({ content, encoding = 'utf-8', ...options }) {

@@ -118,7 +118,7 @@ async function passUpgrade({ workspace, port, token, request, socket, head }) {
 
 /* A stream over one connection into the workspace. */
 async function dial(workspace, port) {
-  const connection = await workspace.ports.dial(port);
+  const connection = await workspace.dial(port);
   const stream = Duplex.fromWeb({ readable: connection.readable, writable: connection.writable });
   stream.on('close', () => void Promise.resolve(connection.close()).catch(() => {}));
   return stream;
@@ -177,7 +177,9 @@ function answer(response, status, sentence) {
     response.destroy();
     return;
   }
-  response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8', connection: 'close' });
+  // With its own words: those of an answer that could not be passed on may still be set.
+  response.writeHead(status, http.STATUS_CODES[status],
+    { 'content-type': 'text/plain; charset=utf-8', 'connection': 'close' });
   response.end(`${sentence}\n`);
 }
 
