@@ -3,6 +3,8 @@ export type Text = string | Uint8Array;
 export type Bytes = string | Uint8Array | ArrayBuffer | DataView;
 /** `{NAME: 'value'}` or `['NAME=value']`. */
 export type Pairs = Readonly<Record<string, string | undefined>> | readonly Text[];
+/** Node's Buffer, where its types are known. */
+export type NodeBuffer = typeof globalThis extends { Buffer: { alloc(size: number): infer Found } } ? Found : Uint8Array;
 /** A line for the shell, or a program and its arguments without one. */
 export type Command = Text | readonly Text[];
 
@@ -91,11 +93,11 @@ export namespace Client {
 export interface Workspace {
   /** Run a command to its end. A non-zero exit is a result, no error. */
   run(command: Command, options: RunCommandOptions & { encoding: 'utf8' | 'utf-8' }): Promise<RunResult<string>>;
-  run(command: Command, options?: RunCommandOptions & { encoding?: 'buffer' | null }): Promise<RunResult<Buffer>>;
+  run(command: Command, options?: RunCommandOptions & { encoding?: 'buffer' | null }): Promise<RunResult<NodeBuffer>>;
   /** Start a command and return once it runs. */
   start(command: Command, options?: ProcessOptions & CallOptions): Promise<Process>;
   readFile(path: Text, options: ReadOptions & CallOptions & { encoding: 'utf8' | 'utf-8' }): Promise<string>;
-  readFile(path: Text, options?: ReadOptions & CallOptions & { encoding?: 'buffer' | null }): Promise<Buffer>;
+  readFile(path: Text, options?: ReadOptions & CallOptions & { encoding?: 'buffer' | null }): Promise<NodeBuffer>;
   /** A file as a stream; it is opened with the first read. */
   readable(path: Text, options?: ReadOptions & CallOptions): ReadableStream<Uint8Array>;
   /** `close()` puts the file in place, `abort()` changes nothing. */
@@ -116,7 +118,7 @@ export interface Process extends AsyncIterable<ProcessEvent> {
   /** Wait for the end, whoever takes the output. */
   wait(options?: CallOptions): Promise<ProcessExit>;
   /** Send a signal to the process and its group; 'SIGKILL' also to every descendant that left it. */
-  kill(signal?: NodeJS.Signals | number, options?: CallOptions): Promise<void>;
+  kill(signal?: SignalName | number, options?: CallOptions): Promise<void>;
 }
 
 export interface FileReader extends AsyncIterable<Uint8Array> {

@@ -10,7 +10,7 @@ from describe import Enum, Interface, camel, class_of_status
 from model import Call, Shown, calls_of, element_of, fields_of, getters_of, words_of
 
 HEAD = """/* Written by generate.py from bindings/sandbox.i and extras.d.ts. */
-/// <reference types="node" />
+/// <reference lib="esnext.disposable" />
 
 """
 
@@ -72,7 +72,7 @@ class Writer:
 
     def type_of(self, field: Shown, is_input: bool) -> str:
         if field.kind == "WORD":
-            return "NodeJS.Signals | null" if field.words == "signal" else pascal(field.words)
+            return "SignalName | null" if field.words == "signal" else pascal(field.words)
         return (INPUT if is_input else OUTPUT)[field.kind]
 
     def struct(self, name: str) -> list[str]:
@@ -154,7 +154,8 @@ class Writer:
                  if call.outcome in ("LIST", "FIRST")}
         used |= {"sandbox_opencode", "sandbox_copy_progress"}
         used -= {"sandbox_client_options", "sandbox_process_event", "sandbox_process_result"}
-        lines = []
+        signals = " | ".join(f"'{word}'" for word, _ in words_of(self.interface, "signal") if word)
+        lines = ["/** A signal's name. */", f"export type SignalName = {signals};", ""]
         for enum in self.interface.enums.values():
             if enum.name not in ("sandbox_status", "sandbox_process_event_kind", "sandbox_input"):
                 lines += self.enum(enum)

@@ -1,4 +1,5 @@
 /* What the tests share: a platform of their own, and what they wait for. */
+import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -82,4 +83,18 @@ export async function noHandlesLeft() {
     globalThis.gc();
     return sandbox.openHandles() === 0;
   }, 'the end of every handle');
+}
+
+/* Packages that only a test needs, kept from one run to the next; or why they cannot be had. */
+export async function getPackages(name, packages) {
+  const folder = path.join(process.env.SANDBOX_NODE_SCRATCH ?? os.tmpdir(), `sandbox-node-${name}`);
+  const mark = path.join(folder, 'got');
+  if (fs.existsSync(mark) && fs.readFileSync(mark, 'utf8') === packages.join(' ')) return { folder };
+  fs.mkdirSync(folder, { recursive: true });
+  fs.writeFileSync(path.join(folder, 'package.json'), '{"private": true}\n');
+  const given = ['install', '--prefix', folder, '--ignore-scripts', '--no-audit', '--no-fund', ...packages];
+  const { status, error } = spawnSync('npm', given, { stdio: 'ignore', timeout: 300_000 });
+  if (status !== 0) return { reason: `${packages.join(', ')} cannot be had: ${error?.code ?? `npm ended with ${status}`}` };
+  fs.writeFileSync(mark, packages.join(' '));
+  return { folder };
 }
