@@ -180,7 +180,7 @@ def upstream():
 
 
 @pytest.fixture(scope="session")
-def kubectl():
+def any_kubectl():
     """Calls the kubectl that is installed here; the double is its first argument."""
     program = shutil.which("kubectl")
     if program is None:
@@ -196,6 +196,18 @@ def kubectl():
         return done
     yield run
     shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def kubectl(any_kubectl):
+    """One that takes OpenAPI v3 for apply and a WebSocket for exec. Debian 12's is of 2021."""
+    said = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True,
+                          stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True).stdout
+    version = json.loads(said)["clientVersion"]
+    if (int(version["major"]), int(version["minor"].rstrip("+"))) < (1, 31):
+        pytest.skip(f"kubectl {version['gitVersion']} asks in the former way (OpenAPI v2, SPDY), "
+                    "which the double does not speak")
+    return any_kubectl
 
 
 def as_yaml(*objects):

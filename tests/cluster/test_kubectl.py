@@ -15,21 +15,21 @@ def config_map(**data):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mapped"}, "data": data}
 
 
-def test_versions_and_resources(double, kubectl):
-    said = json.loads(kubectl(double, "version", "-o", "json").stdout)
+def test_versions_and_resources(double, any_kubectl):
+    said = json.loads(any_kubectl(double, "version", "-o", "json").stdout)
     assert said["serverVersion"]["gitVersion"].startswith("v1.")
-    said = kubectl(double, "api-resources", "--namespaced=true").stdout.decode()
+    said = any_kubectl(double, "api-resources", "--namespaced=true").stdout.decode()
     assert "sandboxclaims" in said and "podsnapshot.gke.io/v1" in said
 
 
-def test_the_other_context_is_a_certificate(double, kubectl):
-    kubectl(double, "--context", "double-certificate", "get", "namespaces")
+def test_the_other_context_is_a_certificate(double, any_kubectl):
+    any_kubectl(double, "--context", "double-certificate", "get", "namespaces")
 
 
-def test_what_kubectl_may(double, kubectl):
+def test_what_kubectl_may(double, any_kubectl):
     double.tell(do="deny", verb="create", resource="pods/exec")
-    assert kubectl(double, "auth", "can-i", "get", "pods").stdout == b"yes\n"
-    said = kubectl(double, "auth", "can-i", "create", "pods", "--subresource=exec", code=1).stdout
+    assert any_kubectl(double, "auth", "can-i", "get", "pods").stdout == b"yes\n"
+    said = any_kubectl(double, "auth", "can-i", "create", "pods", "--subresource=exec", code=1).stdout
     assert said.startswith(b"no")
 
 
@@ -165,9 +165,9 @@ def test_how_it_ends(how):
     assert not made.directory.exists()
 
 
-def test_a_namespace_of_ones_own(kubectl):
+def test_a_namespace_of_ones_own(any_kubectl):
     made = Double("--pods", "none", "--namespace", "mine")
-    assert b"mine" in kubectl(made, "get", "namespaces").stdout
+    assert b"mine" in any_kubectl(made, "get", "namespaces").stdout
     assert made.get(path_of("configmaps", space="mine")).code == 200
     assert made.get(path_of("sandboxwarmpools", CLAIMS, "standard", "mine")).code == 200
     made.end()
