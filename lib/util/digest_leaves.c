@@ -111,7 +111,8 @@ static size_t collect(IMB_JOB *job, IMB_JOB *(*next)(IMB_MGR *manager), IMB_MGR 
 }
 
 /* Returns how many are done, which may be others than this one. */
-static size_t submit(IMB_MGR *manager, const uint8_t *data, size_t size, uint8_t *digest)
+static size_t submit(IMB_MGR *manager, const uint8_t *data, size_t size,
+                     uint8_t (*digest)[SBX_DIGEST_BYTES])
 {
     IMB_JOB *job = IMB_GET_NEXT_JOB(manager);
     *job = (IMB_JOB){.cipher_mode = IMB_CIPHER_NULL,
@@ -120,7 +121,7 @@ static size_t submit(IMB_MGR *manager, const uint8_t *data, size_t size, uint8_t
                      .hash_alg = IMB_AUTH_SHA_256,
                      .src = data,
                      .msg_len_to_hash_in_bytes = size,
-                     .auth_tag_output = digest,
+                     .auth_tag_output = *digest,
                      .auth_tag_output_len_in_bytes = SBX_DIGEST_BYTES};
     return collect(IMB_SUBMIT_JOB(manager), manager->get_completed_job, manager);
 }
@@ -133,7 +134,7 @@ static bool digest_together(void *manager, const uint8_t *data, size_t size,
     for (size_t at = 0; at < size; at += SBX_LEAF_BYTES) {
         size_t left = size - at;
         done += submit(many, data + at, left < SBX_LEAF_BYTES ? left : SBX_LEAF_BYTES,
-                       digests[count++]);
+                       &digests[count++]);
     }
     return done + collect(IMB_FLUSH_JOB(many), many->flush_job, many) == count;
 }
