@@ -135,8 +135,11 @@ static sandbox_status next_message(sandbox_process *process, const struct sbx_wa
     error = error == NULL ? &own : error;
     for (;;) {
         sandbox_status status = SANDBOX_OK;
-        if (process->stream == NULL)
+        if (process->stream == NULL) {
             status = attach(process, whole, error);
+            if (status == SANDBOX_CLOSED)
+                return status; /* of the workspace: it was deleted, so nothing is unknown */
+        }
         ProtobufCMessage *message = NULL;
         if (status == SANDBOX_OK)
             status = sbx_stream_next_lent(process->stream,
