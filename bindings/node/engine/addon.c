@@ -272,7 +272,7 @@ void sbx_node_instance_drop(struct instance *instance)
 static bool end_calls(struct instance *instance, uint32_t most_ms)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += most_ms / 1000;
     until.tv_nsec += (long)(most_ms % 1000) * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
@@ -284,8 +284,8 @@ static bool end_calls(struct instance *instance, uint32_t most_ms)
         deliver_all(NULL, instance);
         pthread_mutex_lock(&instance->mutex);
         while (instance->first == NULL && instance->working > 0 && !is_late)
-            is_late = pthread_cond_timedwait(&instance->idle, &instance->mutex, &until) ==
-                      ETIMEDOUT;
+            is_late = pthread_cond_clockwait(&instance->idle, &instance->mutex, CLOCK_MONOTONIC,
+                                             &until) == ETIMEDOUT;
         bool has_ended = instance->first == NULL && instance->working == 0;
         pthread_mutex_unlock(&instance->mutex);
         if (has_ended || is_late)

@@ -236,7 +236,7 @@ static bool wait_for_answer(struct question *question, const sandbox_call *call)
     uint32_t timeout_ms = call == NULL ? 0 : call->timeout_ms;
     bool is_bounded = timeout_ms != 0 && timeout_ms != SANDBOX_FOREVER, is_late = false;
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += timeout_ms / 1000;
     until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
@@ -247,8 +247,8 @@ static bool wait_for_answer(struct question *question, const sandbox_call *call)
     while (!question->is_returned) {
         if (!is_bounded || is_late)
             pthread_cond_wait(&question->changed, &question->mutex);
-        else if (pthread_cond_timedwait(&question->changed, &question->mutex, &until) ==
-                     ETIMEDOUT &&
+        else if (pthread_cond_clockwait(&question->changed, &question->mutex, CLOCK_MONOTONIC,
+                                        &until) == ETIMEDOUT &&
                  !question->is_returned) {
             is_late = true;
             pthread_mutex_unlock(&question->mutex);

@@ -77,10 +77,10 @@ static void *work(void *argument)
             continue;
         }
         struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += IDLE_SECONDS;
         idle++;
-        int failure = pthread_cond_timedwait(&arrived, &mutex, &until);
+        int failure = pthread_cond_clockwait(&arrived, &mutex, CLOCK_MONOTONIC, &until);
         idle--;
         if (failure != 0 && first == NULL)
             break;
