@@ -8,7 +8,7 @@
 import type {
   CallOptions, Client, ResumeOptions, ResumeResult, SuspendOptions, SuspendResult, Workspace,
   WorkspaceOptions,
-} from 'libsandbox';
+} from './index.js';
 
 export interface HarnessCommand {
   /** A line for bash. */

@@ -5,7 +5,7 @@
 
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import { fromPackages, packages } from './place.mjs';
+import { fromPackages, packages } from './packages.mjs';
 
 const { WebSocket } = (await fromPackages('ws')).default;
 const { z } = await fromPackages('zod/v4');

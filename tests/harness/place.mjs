@@ -3,9 +3,9 @@
  * of its own that is gone afterwards with all that ran there.
  */
 
-import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync }
+  from 'node:fs';
 import { createRequire } from 'node:module';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
@@ -19,31 +19,52 @@ export const { Client, doctor } = require(path.join(packageFolder, 'index.js'));
 export const { createHarnessProvider, toHarnessSession } =
   require(path.join(packageFolder, 'harness.cjs'));
 
+const sharedBase = process.env.SANDBOX_TEST_BASE ?? '';
+
 /** What a test waits at most for one thing; only a failure ever waits that long. */
 export const WAIT_MS = 90_000;
 
-/** The names of the platforms that can be used here. */
-export const platforms = ['memory', ...gvisorCanBeUsed() ? ['gvisor'] : []];
+/** The platforms, and why one cannot be used here, or false: for a test's `skip`. */
+export const platforms = ['memory', 'gvisor'];
+export const whyNot = { memory: false, gvisor: await whyNoGvisor() };
 
-function gvisorCanBeUsed() {
+async function whyNoGvisor() {
   if (process.getuid() !== 0)
-    return false;
-  try {
-    execFileSync(process.env.SANDBOX_RUNSC ?? 'runsc', ['--version'], { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
+    return 'gVisor needs root';
+  const problem = (await doctor(uriIn('gvisor', path.join(tmpdir(), 'sandbox-harness-look'))))
+    .find(({ severity }) => severity === 'problem');
+  return problem === undefined ? false : `gVisor cannot be used here: ${problem.text}`;
 }
 
-/** Makes one: `{uri, close()}`. */
-export function openPlace(platform) {
+function uriIn(platform, folder) {
+  const runsc = process.env.SANDBOX_RUNSC;
+  return platform === 'memory' ? `memory:${folder}/socket`
+    : `gvisor:${folder}/state${runsc === undefined ? '' : `?runsc=${runsc}`}`;
+}
+
+/** Makes one: `{uri, folder, close()}`. */
+export async function openPlace(platform) {
   const folder = mkdtempSync(path.join(tmpdir(), 'sandbox-harness-'));
   chmodSync(folder, 0o711); // the memory platform's commands run as another user
-  const runsc = process.env.SANDBOX_RUNSC;
-  const uri = platform === 'memory' ? `memory:${folder}/socket`
-    : `gvisor:${folder}/state${runsc === undefined ? '' : `?runsc=${runsc}`}`;
+  const uri = uriIn(platform, folder);
+  if (platform === 'gvisor') {
+    await (await Client.open(uri)).close(); // makes its folder
+    handOn(path.join(sharedBase, 'base'), path.join(folder, 'state', 'base'));
+  }
   return { uri, folder, close: () => closePlace(uri, folder) };
+}
+
+/*
+ * gVisor's base takes seconds to make and to remove, and is the same for all: tests that run one
+ * after the other hand it on. Whoever finds none makes one.
+ */
+function handOn(from, to) {
+  try {
+    if (sharedBase !== '')
+      renameSync(from, to);
+  } catch {
+    // another has it, or has put one there
+  }
 }
 
 async function closePlace(uri, folder) {
@@ -59,6 +80,7 @@ async function closePlace(uri, folder) {
       // it has ended meanwhile
     }
   }
+  handOn(path.join(folder, 'state', 'base'), path.join(sharedBase, 'base'));
   rmSync(folder, { recursive: true, force: true });
   return left.map(({ name }) => name);
 }
@@ -105,15 +127,4 @@ export async function textOf(stream) {
   for await (const part of stream.pipeThrough(new TextDecoderStream()))
     text += part;
   return text;
-}
-
-/** The folder with the npm packages of tests/harness/packages, or undefined and a reason. */
-export const packages = process.env.SANDBOX_TEST_HARNESS_PACKAGES;
-export const whyNoPackages = packages !== undefined && existsSync(packages) ? false
-  : 'SANDBOX_TEST_HARNESS_PACKAGES names no folder: tests/harness/get-packages makes one';
-
-/** A package out of that folder. */
-export async function fromPackages(name) {
-  const resolve = createRequire(path.join(packages, 'package.json')).resolve;
-  return import(resolve(name));
 }

@@ -5,18 +5,19 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { Client, createHarnessProvider, eventually, freePorts, fromPackages, openPlace,
-  platforms, whyNoPackages } from './place.mjs';
+import { fromPackages, whyNoPackages } from './packages.mjs';
+import { Client, createHarnessProvider, eventually, freePorts, openPlace, platforms, whyNot }
+  from './place.mjs';
 
 const [port, secondPort] = await freePorts(2);
 const { HarnessAgent } = whyNoPackages ? {} : await fromPackages('@ai-sdk/harness/agent');
 const clerk = whyNoPackages ? {} : await import('./clerk.mjs');
 
 for (const platform of platforms) {
-  describe(platform, { skip: whyNoPackages }, () => {
+  describe(platform, { skip: whyNoPackages || whyNot[platform] }, () => {
     let place, client;
     before(async () => {
-      place = openPlace(platform);
+      place = await openPlace(platform);
       client = await Client.open(place.uri);
     });
     after(async () => {

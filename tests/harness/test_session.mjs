@@ -5,7 +5,8 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { createHarnessProvider, eventually, openPlace, platforms, textOf } from './place.mjs';
+import { createHarnessProvider, eventually, openPlace, platforms, textOf, whyNot }
+  from './place.mjs';
 
 const NAMES = ['description', 'readFile', 'readBinaryFile', 'readTextFile', 'writeFile',
   'writeBinaryFile', 'writeTextFile', 'spawn', 'run'];
@@ -13,10 +14,10 @@ const MORE_NAMES = ['id', 'defaultWorkingDirectory', 'ports', 'getPortEndpoint',
   'stop', 'destroy', 'restricted'];
 
 for (const platform of platforms) {
-  describe(platform, () => {
+  describe(platform, { skip: whyNot[platform] }, () => {
     let place, provider, session, view;
     before(async () => {
-      place = openPlace(platform);
+      place = await openPlace(platform);
       provider = createHarnessProvider({ uri: place.uri, ports: [4310] });
       session = await provider.createSession({ sessionId: 'one' });
       view = session.restricted();

@@ -5,7 +5,8 @@ import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
-import { packageFolder, packages, whyNoPackages } from './place.mjs';
+import { packages, whyNoPackages } from './packages.mjs';
+import { packageFolder } from './place.mjs';
 
 const USES = `
 import type { HarnessV1NetworkSandboxSession, HarnessV1SandboxProvider } from '@ai-sdk/harness';

@@ -27,7 +27,8 @@ async function openSession(workspace, options, lastResume) {
 }
 
 async function askForDirectory(workspace, { abortSignal }) {
-  const { exitCode, stdout } = await workspace.run('pwd', { encoding: 'utf8', signal: abortSignal });
+  const { exitCode, stdout } = await workspace.run('pwd',
+    { encoding: 'utf8', signal: abortSignal });
   const directory = stdout.replace(/\n$/, '');
   if (exitCode !== 0 || !directory.startsWith('/'))
     throw new Error(`workspace '${workspace.name}' does not say where its commands run`);
