@@ -19,6 +19,9 @@ static sandbox_cancel *end_of_interpreter;
 /* All that are under way, kept by the interpreter's lock. */
 static struct native_call under_way = {.next = &under_way, .before = &under_way};
 
+/* A call that a callback makes ends with the one that it is called from. */
+static _Thread_local struct native_call *innermost;
+
 /* What a callback or a signal handler raised on this thread while the library was at work. */
 static _Thread_local PyObject *raised_type, *raised_value, *raised_trace;
 
@@ -26,6 +29,7 @@ static _Thread_local PyObject *raised_type, *raised_value, *raised_trace;
 static void forget_all(void)
 {
     under_way.next = under_way.before = &under_way;
+    innermost = NULL;
 }
 
 bool native_calls_begin(native_cancel_of cancel_of)
@@ -51,8 +55,12 @@ bool native_call_begin(struct native_call *call, PyObject *given)
         return false;
     /* Python runs handlers of signals on the main thread alone. */
     call->on_main_thread = gettid() == getpid();
+    if (call->call.cancel == NULL && innermost != NULL)
+        call->call.cancel = innermost->call.cancel;
     if (call->call.cancel == NULL && !call->on_main_thread)
         call->call.cancel = end_of_interpreter;
+    call->outer = innermost;
+    innermost = call;
     call->next = &under_way;
     call->before = under_way.before;
     call->before->next = call;
@@ -68,6 +76,7 @@ void native_call_end(struct native_call *call)
     call->before->next = call->next;
     call->next->before = call->before;
     call->listed = false;
+    innermost = call->outer;
 }
 
 static bool take_pair(sandbox_call *call, PyObject *given)

@@ -62,6 +62,7 @@ struct native_arena {
 struct native_call {
     sandbox_call call;
     struct native_call *next, *before;
+    struct native_call *outer; /* the one in which this one is, on the same thread */
     bool listed;
     bool on_main_thread;
 };

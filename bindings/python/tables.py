@@ -19,6 +19,11 @@ PAIRS = ("env", "labels")
 SPANS = ("skew_ms",)  # signed, and yet no moment
 KEYWORDS = ("from",)
 NOT_TABLES = ("sandbox_error", "sandbox_call", "sandbox_check")
+# For structs that the headers explain where they are used.
+COMMENTS = {"sandbox_file_event": "What happened to a watched file.",
+            "sandbox_resume_result": "How a resume went.",
+            "sandbox_idle_result": "How many workspaces were suspended, and how many not.",
+            "sandbox_verification": "How a snapshot stands."}
 SKIPPED = ("size", "user_data", "check_count")
 
 
@@ -124,7 +129,7 @@ def print_struct(struct, fields, enums, of_field, of_struct):
     print("    {NULL, NULL, NATIVE_BOOL, 0, 0, 0, NULL}};")
     has_size = str("size" in names).lower()
     print(f'const struct native_shape shape_{struct} = {{"libsandbox.{class_name(struct)}", '
-          f'"{of_struct.get(struct, "")}", fields_{struct}, sizeof({struct}), {has_size}}};')
+          f'"{of_struct.get(struct) or COMMENTS.get(struct, "")}", fields_{struct}, sizeof({struct}), {has_size}}};')
 
 
 def main(tree, headers):

@@ -195,6 +195,11 @@ def apart(function, cancel, clock=None):
         del error
 
 
+def _before_fork():
+    """A module that another thread is importing would stay locked in the child for ever."""
+    from . import _run  # noqa: F401
+
+
 def _after_fork():
     global pool
     pool = Pool()
@@ -208,5 +213,5 @@ def _at_exit():
         time.sleep(0.005)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 atexit.register(_at_exit)
