@@ -25,6 +25,9 @@ static struct instance *new_instance(napi_env env);
 /* The engine takes either for the other. */
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "only 64-bit machines");
 
+/* Node.js looks for it by its name; its own headers define it without a declaration. */
+NAPI_MODULE_EXPORT int32_t node_api_module_get_api_version_v1(void);
+
 NAPI_MODULE_INIT()
 {
     struct instance *instance = new_instance(env);

@@ -143,7 +143,7 @@ void sbx_node_progress_end(napi_env env, struct progress *progress)
     free(progress);
 }
 
-/* --- Checks ------------------------------------------------------------------------------------ */
+/* --- Checks ------------------------------------------------------------------------------- */
 
 bool sbx_node_read_checks(struct reading *reading, const struct field *field, char *base,
                           napi_value value)
@@ -387,7 +387,7 @@ static void finalize_question(napi_env env, void *data, void *hint)
     drop_question(data);
 }
 
-/* --- The log ----------------------------------------------------------------------------------- */
+/* --- The log ------------------------------------------------------------------------------ */
 
 /* (level, function or undefined) */
 napi_value sbx_node_set_log(napi_env env, napi_callback_info info)

@@ -396,7 +396,7 @@ static bool read_pairs(struct reading *reading, const struct field *field, napi_
     if (texts == NULL)
         return no_memory(reading);
     for (uint32_t each = 0, used = 0; each < count; each++) {
-        const char *name, *text;
+        const char *name = "", *text = "";
         if (napi_get_element(env, names, each, &key) != napi_ok ||
             napi_get_property(env, value, key, &given) != napi_ok)
             return sbx_node_complain(reading, "'%s' cannot be read", field->name);

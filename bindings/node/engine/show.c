@@ -264,8 +264,7 @@ static napi_value show_bytes(napi_env env, const void *data, size_t data_size,
             return value;
         shared->references--;
     }
-    if (napi_create_buffer_copy(env, data_size, data_size == 0 ? "" : data, NULL, &value) != napi_ok)
-        return NULL;
+    napi_create_buffer_copy(env, data_size, data_size == 0 ? "" : data, NULL, &value);
     return value;
 }
 
