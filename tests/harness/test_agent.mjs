@@ -4,11 +4,16 @@
  */
 
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { fromPackages, whyNoPackages } from './packages.mjs';
 import { Client, createHarnessProvider, eventually, freePorts, openPlace, platforms, whyNot }
   from './place.mjs';
 
+const hostProgram = fileURLToPath(new URL('host.mjs', import.meta.url));
 const [port, secondPort] = await freePorts(2);
 const { HarnessAgent } = whyNoPackages ? {} : await fromPackages('@ai-sdk/harness/agent');
 const clerk = whyNoPackages ? {} : await import('./clerk.mjs');
@@ -146,6 +151,44 @@ for (const platform of platforms) {
       assert.equal(before + after, '1 2 3 4 5 6 ');
       await session.destroy();
       await back.destroy();
+    });
+
+    /* Another program that has the session, and what it said first. */
+    async function startHost(sessionId) {
+      const host = spawn(process.execPath, [hostProgram, place.uri, String(port), sessionId],
+        { stdio: ['pipe', 'pipe', 'inherit'] });
+      const lines = createInterface({ input: host.stdout })[Symbol.asyncIterator]();
+      const nextLine = async () => JSON.parse((await lines.next()).value);
+      return { host, nextLine, said: await nextLine() };
+    }
+
+    test('a program that detaches and ends leaves the bridge to the next one', async () => {
+      const sessionId = 'handed';
+      const { host, nextLine, said } = await startHost(sessionId);
+      const ended = once(host, 'exit');
+      host.stdin.end('go\n');
+      const resumeFrom = await nextLine();
+      assert.deepEqual(await ended, [0, null]);
+      const agent = agentOver(provide());
+      const session = await agent.createSession({ sessionId, resumeFrom });
+      assert.equal(clerk.lastStart, 'attached');
+      assert.equal(processOf(await ask(agent, session, 'on')), processOf(said));
+      await session.destroy();
+    });
+
+    test('a program that crashes leaves a bridge that can be ended', async () => {
+      const sessionId = 'crashed';
+      const { host, said } = await startHost(sessionId);
+      host.kill('SIGKILL');
+      await once(host, 'exit');
+      const sandbox = await provide().resumeSession({ sessionId });
+      assert.equal(await sandbox.killAllProcesses(), 1);
+      const agent = agentOver();
+      const session = await agent.createSession({ sessionId, sandboxSession: sandbox });
+      assert.equal(clerk.lastStart, 'started', 'its port is free');
+      assert.notEqual(processOf(await ask(agent, session, 'on')), processOf(said));
+      await session.destroy();
+      await sandbox.destroy();
     });
 
     test('C129: two agents at once in one workspace, each with its bridge', async () => {

@@ -69,11 +69,15 @@ async function drainProcesses(workspace, tag) {
 }
 
 async function drain(workspace, id) {
+  let process;
   try {
-    for await (const event of await workspace.findProcess(id))
+    process = await workspace.findProcess(id);
+    for await (const event of process)
       void event;
   } catch {
     // Suspended, deleted or lost: whoever resumes it drains it anew.
+  } finally {
+    await process?.close();
   }
 }
 
@@ -83,11 +87,15 @@ async function listRunning(workspace, tag) {
 }
 
 async function end(workspace, id) {
+  let process;
   try {
-    await (await workspace.findProcess(id)).kill('SIGKILL');
+    process = await workspace.findProcess(id);
+    await process.kill('SIGKILL');
   } catch (error) {
     if (!isGone(error))
       throw error;
+  } finally {
+    await process?.close();
   }
 }
 

@@ -178,6 +178,7 @@ async function suspend(view) {
     if (!isGone(error))
       throw told(shared, 'suspended', error);
   }
+  shared.lastError = undefined;
   for (const each of shared.views) {
     closeListeners(each);
     each.drained = false; // reading ended with the suspend
@@ -196,6 +197,7 @@ async function destroy(view) {
     if (!isGone(error))
       throw told(shared, 'deleted', error);
   }
+  shared.lastError = undefined;
 }
 
 /* Of a forked view: what it started ends, the workspace and its other views go on. */
