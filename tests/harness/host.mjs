@@ -1,6 +1,6 @@
 /*
- * A program that has a session and goes away: host.mjs URI PORT SESSION. Prints the reply to "hello",
- * then, if it is told so by a line of input, detaches and prints the state. It ends by itself then.
+ * A program that has a session and goes away: host.mjs URI PORT SESSION. Prints the reply to
+ * "hello", then, if a line of input says so, detaches and prints the state. It ends by itself then.
  */
 
 import { once } from 'node:events';

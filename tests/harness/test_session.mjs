@@ -223,6 +223,21 @@ for (const platform of platforms) {
       assert.deepEqual([rest, errors, end], ['more\n', '', { exitCode: 4 }]);
     });
 
+    test('spawn: a reader that comes late gets every byte', async () => {
+      // More than is kept on both sides: the command waits, and nothing is dropped.
+      const process = await view.spawn({ command: 'head -c 50000000 /dev/zero; echo end >&2' });
+      const late = textOf(process.stderr);
+      await eventually(async () => (await session.workspace.listProcesses())
+        .some(({ pid, outputBytes }) => pid === process.pid && outputBytes > 10_000_000),
+      'it writes');
+      let size = 0;
+      for await (const part of process.stdout)
+        size += part.length;
+      assert.equal(size, 50_000_000);
+      assert.equal(await late, 'end\n');
+      assert.deepEqual(await process.wait(), { exitCode: 0 });
+    });
+
     test('spawn: who takes no more output does not end the command', async () => {
       // A bridge is found ready by its file, and its output is of no interest any more.
       const process = await view.spawn(
