@@ -87,7 +87,8 @@ static bool set_field(const struct native_field *field, PyObject *value, char *o
     case NATIVE_BYTES:
         return set_bytes(field, value, options, arena);
     case NATIVE_CHECKS:
-        return native_checks(value, arena, place, (size_t *)(void *)(options + field->count_offset));
+        return native_checks(value, arena, place,
+                             (size_t *)(void *)(options + field->count_offset));
     case NATIVE_PROGRESS:
         return native_progress(value, place, (void **)place + 1);
     default:

@@ -13,7 +13,8 @@ def change_files(files):
     files.rename("watched/draft", "watched/final")
     files.link("final", "watched/newest")
     files.remove("watched/inner", recursive=True)
-    files.write("watched/end", b"")  # the sign by which the reader knows that it has seen everything
+    # The sign by which the reader knows that it has seen everything.
+    files.write("watched/end", b"")
 
 
 def main(uri=None):

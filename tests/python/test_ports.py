@@ -10,7 +10,8 @@ import libsandbox
 
 ECHO = ("import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(8);"
         "print(s.getsockname()[1], flush=True)\n"
-        "while True:\n c = s.accept()[0]\n while d := c.recv(65536): c.sendall(d.upper())\n c.close()")
+        "while True:\n c = s.accept()[0]\n"
+        " while d := c.recv(65536): c.sendall(d.upper())\n c.close()")
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ MISTAKES = [
 BEHIND = ("_errors", "_files", "_log", "_objects", "_process", "_run", "_wait")
 ALLOWED = (
     r"libsandbox\._.*",  # the modules behind the package
-    r"libsandbox\.\w+\.__match_args__",  # of a struct; the stubs of Python's own have it since later
+    r"libsandbox\.\w+\.__match_args__",  # of a struct; later stubs of Python's own have it
     r"libsandbox\.sandbox-shim",  # a program that lies in the package's folder
 )
 
@@ -67,8 +67,8 @@ def check(module, *arguments):
                       check=False).returncode != 0:
         pytest.skip("mypy is not installed (Debian: mypy)")
     paths = [path for path in os.environ["PYTHONPATH"].split(":") if path]
-    return subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True,
-                          check=False, env={**os.environ, "MYPYPATH": paths[0]})
+    return subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True,
+                          text=True, check=False, env={**os.environ, "MYPYPATH": paths[0]})
 
 
 def test_stubs_say_what_there_is(config):

@@ -6,11 +6,11 @@ suspended with what runs in them, and come back proven to be the same.
     with libsandbox.Client() as client, client.create_workspace(temporary=True) as workspace:
         print(workspace.run("uname -sr; id", text=True, check=True).stdout)
 
-Calls block, without the interpreter's lock; `libsandbox.aio` has the same for asyncio. Every one that
-can wait takes `timeout`, in seconds (infinite: for ever; left out: the call's own default) or as a
-timedelta, and `cancel`, a Cancel of which `trigger()` ends it. Ctrl-C ends it too. A failure raises
-the class of Error that belongs to its status. Durations are given in seconds or as a timedelta and
-told in seconds, times are Unix time in seconds.
+Calls block, without the interpreter's lock; `libsandbox.aio` has the same for asyncio. Every one
+that can wait takes `timeout`, in seconds (infinite: for ever; left out: the call's own default) or
+as a timedelta, and `cancel`, a Cancel of which `trigger()` ends it. Ctrl-C ends it too. A failure
+raises the class of Error that belongs to its status. Durations are given in seconds or as a
+timedelta and told in seconds, times are Unix time in seconds.
 """
 
 import warnings as _warnings

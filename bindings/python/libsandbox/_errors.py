@@ -8,8 +8,8 @@ class Error(Exception):
 
     The text is one line for people and holds no secret. `status` is the status as a word
     ('not-found'), `code` its number, `reason` a stable word to branch on ('no-such-file') or '',
-    `message` the text, `driver` which driver said so or '', `http_status` what the platform answered
-    or None, `system_error` an errno or None, `process_id` the process it is about or ''.
+    `message` the text, `driver` which driver said so or '', `http_status` what the platform
+    answered or None, `system_error` an errno or None, `process_id` the process it is about or ''.
     """
 
     status = "failed"
@@ -142,8 +142,9 @@ class NotRestored(Error):
 
 
 CODES = _libsandbox.words["status"]
-CLASSES = (Invalid, NotFound, Exists, Denied, Unsupported, NoMemory, Unavailable, TimedOut, Cancelled,
-           Busy, Interrupted, Limit, Unknown, Closed, Conflict, Failed, Suspended, NotRestored)
+CLASSES = (Invalid, NotFound, Exists, Denied, Unsupported, NoMemory, Unavailable, TimedOut,
+           Cancelled, Busy, Interrupted, Limit, Unknown, Closed, Conflict, Failed, Suspended,
+           NotRestored)
 _libsandbox.set_errors({0: Error, **{CODES[each.status]: each for each in CLASSES}})
 for _each in (Error, *CLASSES):
     _each.__module__ = "libsandbox"

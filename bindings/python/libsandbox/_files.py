@@ -9,9 +9,9 @@ from ._wait import GONE, Cancel, Handle, Turn, how
 class Files:
     """The files of a workspace: `workspace.files`.
 
-    Paths are str, bytes or os.PathLike, absolute or relative to /workspace. A relative one never leads
-    out of /workspace through a link, unless `follow_out` says so. Names that are not UTF-8 come as
-    str with surrogate escapes, as everywhere in Python, and may be given so.
+    Paths are str, bytes or os.PathLike, absolute or relative to /workspace. A relative one never
+    leads out of /workspace through a link, unless `follow_out` says so. Names that are not UTF-8
+    come as str with surrogate escapes, as everywhere in Python, and may be given so.
 
     Every method takes `timeout`, in seconds or as a timedelta, and `cancel`, a Cancel.
     """

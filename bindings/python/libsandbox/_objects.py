@@ -154,9 +154,9 @@ class Client(Handle):
                        temporary=False, timeout=None, cancel=None):
         """A handle on a running workspace of that name.
 
-        Finds it, waits for or takes over another's operation, resumes a suspended one, goes on with an
-        interrupted one where `from_` says so, and makes one if there is none; then the other options
-        count, as of `create_workspace`.
+        Finds it, waits for or takes over another's operation, resumes a suspended one, goes on
+        with an interrupted one where `from_` says so, and makes one if there is none; then the
+        other options count, as of `create_workspace`.
 
         from_: of an interrupted one, 'nothing' raises Interrupted (default), 'live-files' starts
             a fresh instance over the files as they were left, 'snapshot' goes back to the
@@ -270,8 +270,8 @@ class Workspace(Handle):
         input: what it reads, bytes or, with text, str. Default: nothing, its end at once.
         text, encoding, errors: decode both streams, from UTF-8 and with 'replace' by default.
         check: raise CommandFailed on any code but 0.
-        timeout: kill it and all its descendants after that time and raise CommandTimedOut. Ctrl-C and
-            `cancel` kill it too.
+        timeout: kill it and all its descendants after that time and raise CommandTimedOut.
+            Ctrl-C and `cancel` kill it too.
         deadline: kill it likewise, and say so in the result. leave_running: do not kill it.
         output_limit: bytes kept of each stream; the rest is counted. Default: 16 MiB.
         The others are as of `start`.
@@ -323,7 +323,7 @@ class Workspace(Handle):
 
     def suspend(self, *, keep=None, force=None, interruptible=None, quiet=None, finish=None,
                 checks=None, spare=None, timeout=None, cancel=None):
-        """Suspend it. When this returns, its snapshot is complete and verified, and it uses nothing.
+        """Suspend it. When this returns, its snapshot is verified, and nothing of it runs.
 
         keep: 'memory' (files and processes), 'files', or 'best' (default): memory if that can be.
         force: even if somebody works in it, which else raises Busy with reason 'active'.
@@ -347,8 +347,8 @@ class Workspace(Handle):
 
         What could not be proven raises NotRestored: the workspace is blocked, its snapshot kept.
 
-        accept: 'proven' (default), or where memory cannot be restored also 'files', a fresh instance
-            over the snapshot's proven files, or 'cold', one over the files that are there.
+        accept: 'proven' (default), or where memory cannot be restored also 'files', a fresh
+            instance over the snapshot's proven files, or 'cold', one over the files that are there.
         from_: for an interrupted one, see `Client.open_workspace`.
         snapshot: which one. Default: the recovery point. env: replaces what was there.
         Gives a ResumeResult.
@@ -411,7 +411,7 @@ class Workspace(Handle):
 
 
 class Ports:
-    """The ports of a workspace: `workspace.ports`. It has no network; these go through its agent."""
+    """The ports of a workspace: `workspace.ports`. They are reached through its agent."""
 
     __slots__ = ("_workspace",)
 

@@ -17,9 +17,9 @@ def what(command, options):
 class Process(Handle):
     """A command inside a workspace. It belongs to the workspace: closing this leaves it running.
 
-    Iterate over it for its output: ProcessEvent objects with `kind` 'stdout' or 'stderr' and `data`,
-    in order, the last one of kind 'exit'. `text()` and `lines()` decode. A process whose output
-    nobody takes waits once its buffer is full, as on any pipe (see `when_full`).
+    Iterate over it for its output: ProcessEvent objects with `kind` 'stdout' or 'stderr' and
+    `data`, in order, the last one of kind 'exit'. `text()` and `lines()` decode. A process whose
+    output nobody takes waits once its buffer is full, as on any pipe (see `when_full`).
     """
 
     __slots__ = ("_exit", "_kept", "_turn")

@@ -164,7 +164,7 @@ class Pool:
 pool = Pool()
 
 
-def apart(function, cancel, clock=None):
+def apart(function, cancel):
     """Runs `function(cancel)` on a thread of the pool, so that a signal or `cancel` can end what
     the library itself does on several threads."""
     own, done, outcome = Cancel(), _thread.allocate_lock(), []

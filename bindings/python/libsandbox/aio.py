@@ -7,9 +7,9 @@
             print((await workspace.run("uname -sr", text=True)).stdout)
 
 Names, options and results are those of `libsandbox`; iterators are asynchronous. Each call that is
-under way has a thread of its own, so the loop never waits for one. A task that is cancelled ends its
-call in the library, and goes on only when that has really stopped: a command that was run is killed
-by then, a suspend rolled back. `cancel=` is not needed here and not taken.
+under way has a thread of its own, so the loop never waits for one. A task that is cancelled ends
+its call in the library, and goes on only when that has really stopped: a command that was run is
+killed by then, a suspend rolled back. `cancel=` is not needed here and not taken.
 """
 
 import asyncio
