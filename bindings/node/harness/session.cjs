@@ -73,9 +73,10 @@ function createView(shared, { ports, env, parent }) {
   };
 }
 
+/* For an agent's instructions. What isolates it, and what it can reach, is its platform's. */
 function describe(workspace, directory) {
-  return `Isolated Linux workspace '${workspace.name}' with a kernel of its own and no network. ` +
-    `Commands run in bash, by default in ${directory}; files there and in $HOME are kept.`;
+  return `Linux workspace '${workspace.name}'. Commands run in bash, by default in ${directory}; ` +
+    'files there and in $HOME are kept.';
 }
 
 /* ---- ports ---- */
