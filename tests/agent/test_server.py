@@ -82,8 +82,9 @@ def curl(agent, method, *arguments, data=b"\0\0\0\0\0"):
              *arguments, "http://agent" + method],
             input=data, capture_output=True, check=False)
         # An answer that comes before curl has sent its body is more than this curl understands:
-        # it fails, or ends without the trailers.
-        if run.returncode == 0 and (b"grpc-status" in run.stdout or b" 200" not in run.stdout):
+        # it fails, or ends without the trailers or without anything.
+        if run.returncode == 0 and run.stdout and \
+                (b"grpc-status" in run.stdout or b" 200" not in run.stdout):
             break
     lines = run.stdout.decode().split("\r\n")
     pairs = [line.split(": ", 1) for line in lines if ": " in line]
