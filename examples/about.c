@@ -25,6 +25,21 @@ static void print_abilities(const sandbox_client *client)
                sandbox_client_can(client, abilities[each].ability) ? "yes" : "no");
 }
 
+/* Works where no client can be opened, and says why. */
+static void print_problems(const char *uri)
+{
+    sandbox_findings *findings = NULL;
+    sandbox_error error;
+    if (sandbox_doctor(uri, NULL, &findings, &error) != SANDBOX_OK)
+        return;
+    for (size_t each = 0; each < sandbox_findings_count(findings); each++) {
+        const sandbox_finding *finding = sandbox_findings_at(findings, each);
+        if (finding->severity == SANDBOX_SEVERITY_PROBLEM)
+            fprintf(stderr, "  %s: %s\n", finding->text, finding->remedy);
+    }
+    sandbox_findings_free(findings);
+}
+
 /* What is asked for and cannot be enforced is refused, so it is asked for only where it can. */
 static sandbox_status make_limited(sandbox_client *client, sandbox_workspace **workspace,
                                    sandbox_error *error)
@@ -43,8 +58,7 @@ int main(int count, char **arguments)
     sandbox_error error;
     sandbox_client *client = NULL;
     sandbox_workspace *workspace = NULL;
-    sandbox_client_options where = {SANDBOX_CLIENT_OPTIONS,
-                                    .uri = count > 1 ? arguments[1] : NULL};
+    sandbox_client_options where = {SANDBOX_CLIENT_OPTIONS, .uri = count > 1 ? arguments[1] : NULL};
     sandbox_status status = sandbox_client_open(&where, NULL, &client, &error);
     if (status == SANDBOX_OK) {
         print_abilities(client);
@@ -56,8 +70,10 @@ int main(int count, char **arguments)
                sandbox_workspace_id(workspace));
         status = sandbox_workspace_delete(workspace, NULL, &error);
     }
-    if (status != SANDBOX_OK)
+    if (status != SANDBOX_OK) {
         fprintf(stderr, "about: %s\n", error.message);
+        print_problems(where.uri);
+    }
     sandbox_workspace_free(workspace);
     sandbox_client_free(client);
     return status == SANDBOX_OK ? 0 : 1;

@@ -4,14 +4,18 @@
 #include "core/janitor.h"
 #include "core/lifecycle.h"
 #include "util/fail.h"
+#include "util/file.h"
 #include "util/memory.h"
 #include "util/options.h"
+#include <fcntl.h>
 #include <unistd.h>
 
-#define DEFAULT_URI "gvisor:"
-#define OPEN_MS 30000u
-#define SWEEP_MS 300000u
-#define FINDINGS_MAX 256
+#define DEFAULT_URI     "gvisor:"
+#define DESCRIBED_URI   "gke:"
+#define DESCRIPTION_MAX (16u << 20)
+#define OPEN_MS         30000u
+#define SWEEP_MS        300000u
+#define FINDINGS_MAX    256
 
 struct sandbox_findings {
     size_t count;
@@ -27,8 +31,11 @@ struct collector {
 
 static sandbox_status choose_driver(const char *uri, const struct sbx_driver **driver,
                                     const char **rest, sandbox_error *error);
-static void collect(struct sbx_findings_sink *sink, sandbox_severity severity,
-                    const char *subject, const char *text, const char *remedy);
+static void collect(struct sbx_findings_sink *sink, sandbox_severity severity, const char *subject,
+                    const char *text, const char *remedy);
+static sandbox_status examine(const struct sbx_driver *driver, const char *rest,
+                              const sandbox_doctor_options *options, const struct sbx_wait *wait,
+                              struct sbx_findings_sink *sink, sandbox_error *error);
 
 sandbox_status sandbox_client_open(const sandbox_client_options *given, const sandbox_call *call,
                                    sandbox_client **out, sandbox_error *error)
@@ -94,8 +101,8 @@ bool sandbox_client_can(const sandbox_client *client, sandbox_ability ability)
     return client != NULL && client->driver->can(client->state, ability);
 }
 
-sandbox_status sandbox_client_sweep(sandbox_client *client, const sandbox_call *call,
-                                    size_t *count, sandbox_error *error)
+sandbox_status sandbox_client_sweep(sandbox_client *client, const sandbox_call *call, size_t *count,
+                                    sandbox_error *error)
 {
     struct sbx_wait wait;
     sandbox_status status = sbx_client_check(client, error);
@@ -107,14 +114,28 @@ sandbox_status sandbox_client_sweep(sandbox_client *client, const sandbox_call *
 sandbox_status sandbox_doctor(const char *uri, const sandbox_call *call, sandbox_findings **out,
                               sandbox_error *error)
 {
+    const sandbox_doctor_options options = {SANDBOX_DOCTOR_OPTIONS, .uri = uri};
+    return sandbox_doctor_with(&options, call, out, error);
+}
+
+sandbox_status sandbox_doctor_with(const sandbox_doctor_options *given, const sandbox_call *call,
+                                   sandbox_findings **out, sandbox_error *error)
+{
     struct sbx_wait wait;
     const char *rest = NULL;
     const struct sbx_driver *driver = NULL;
+    sandbox_doctor_options options;
     if (out == NULL)
         return sbx_fail(error, SANDBOX_INVALID, "no place to put the findings");
-    sandbox_status status = sbx_wait_begin(&wait, call, OPEN_MS, error);
+    sandbox_status status = sbx_options_adopt(&options, sizeof options, given, error);
+    if (status == SANDBOX_OK && options.save != NULL && options.from != NULL)
+        status = sbx_fail(error, SANDBOX_INVALID, "a description is either saved or looked at");
     if (status == SANDBOX_OK)
-        status = choose_driver(uri == NULL ? DEFAULT_URI : uri, &driver, &rest, error);
+        status = sbx_wait_begin(&wait, call, OPEN_MS, error);
+    if (options.uri == NULL)
+        options.uri = options.from != NULL ? DESCRIBED_URI : DEFAULT_URI;
+    if (status == SANDBOX_OK)
+        status = choose_driver(options.uri, &driver, &rest, error);
     if (status != SANDBOX_OK)
         return status;
 
@@ -122,7 +143,7 @@ sandbox_status sandbox_doctor(const char *uri, const sandbox_call *call, sandbox
     collector.findings = calloc(1, sizeof *collector.findings);
     if (collector.findings == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for findings");
-    status = driver->examine(rest, &wait, &collector.sink, error);
+    status = examine(driver, rest, &options, &wait, &collector.sink, error);
     if (status == SANDBOX_OK && collector.out_of_memory)
         status = sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for findings");
     if (status == SANDBOX_OK)
@@ -130,6 +151,30 @@ sandbox_status sandbox_doctor(const char *uri, const sandbox_call *call, sandbox
     else
         sandbox_findings_free(collector.findings);
     return status;
+}
+
+static sandbox_status examine(const struct sbx_driver *driver, const char *rest,
+                              const sandbox_doctor_options *options, const struct sbx_wait *wait,
+                              struct sbx_findings_sink *sink, sandbox_error *error)
+{
+    SBX_ON_EXIT(sbx_free_text) char *text = NULL;
+    size_t size = 0;
+    if (options->save == NULL && options->from == NULL)
+        return driver->examine(rest, wait, sink, error);
+    if (driver->describe == NULL)
+        return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "no-description",
+                            "there are descriptions of gke: only, not of '%s:'", driver->name);
+    if (options->from != NULL) {
+        sandbox_status status = sbx_file_read(AT_FDCWD, options->from, DESCRIPTION_MAX,
+                                              (uint8_t **)&text, &size, error);
+        return status == SANDBOX_OK
+                   ? driver->judge_description(rest, options->from, text, size, sink, error)
+                   : status;
+    }
+    sandbox_status status = driver->describe(rest, wait, sink, &text, error);
+    return status == SANDBOX_OK
+               ? sbx_file_replace(AT_FDCWD, options->save, text, strlen(text), 0600, error)
+               : status;
 }
 
 size_t sandbox_findings_count(const sandbox_findings *findings)
@@ -166,8 +211,8 @@ static sandbox_status choose_driver(const char *uri, const struct sbx_driver **d
                         length < 40 ? length : 40, uri);
 }
 
-static void collect(struct sbx_findings_sink *sink, sandbox_severity severity,
-                    const char *subject, const char *text, const char *remedy)
+static void collect(struct sbx_findings_sink *sink, sandbox_severity severity, const char *subject,
+                    const char *text, const char *remedy)
 {
     struct collector *collector = (struct collector *)sink;
     sandbox_findings *findings = collector->findings;
@@ -180,12 +225,11 @@ static void collect(struct sbx_findings_sink *sink, sandbox_severity severity,
         return;
     }
     findings->found = larger;
-    larger[findings->count++] =
-        (sandbox_finding){.size = sizeof(sandbox_finding),
-                          .severity = severity,
-                          .subject = sbx_copy(subject),
-                          .text = sbx_copy(text),
-                          .remedy = sbx_copy(remedy == NULL ? "" : remedy)};
+    larger[findings->count++] = (sandbox_finding){.size = sizeof(sandbox_finding),
+                                                  .severity = severity,
+                                                  .subject = sbx_copy(subject),
+                                                  .text = sbx_copy(text),
+                                                  .remedy = sbx_copy(remedy == NULL ? "" : remedy)};
     const sandbox_finding *added = &larger[findings->count - 1];
     if (added->subject == NULL || added->text == NULL || added->remedy == NULL)
         collector->out_of_memory = true;

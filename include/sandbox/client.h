@@ -99,6 +99,36 @@ typedef struct sandbox_findings sandbox_findings;
  */
 SANDBOX_CHECKED sandbox_status sandbox_doctor(const char *uri, const sandbox_call *call,
                                               sandbox_findings **out, sandbox_error *error);
+
+/** What sandbox_doctor_with() looks at. A field left zero asks for the default. */
+typedef struct sandbox_doctor_options {
+    size_t size; /**< Set by the initializer. */
+    /** As in sandbox_client_options. With `from` the default is where the description was made. */
+    const char *uri;
+    /**
+     * Write what was read of the platform to this file (mode 0600, JSON), so that others can look
+     * at it. It holds no secrets and no values of environment variables. Only `gke:` has it.
+     */
+    const char *save;
+    /**
+     * Look at a description that `save` wrote, and ask no platform; or at what
+     * `kubectl get … -o json` or `-o yaml` printed. At most 16 MiB, YAML 4 MiB.
+     */
+    const char *from;
+} sandbox_doctor_options;
+
+#define SANDBOX_DOCTOR_OPTIONS .size = sizeof(sandbox_doctor_options)
+
+/**
+ * As sandbox_doctor(), and the platform's state can be saved, or one that was saved be looked at.
+ *
+ * @param options  NULL for all defaults
+ * @return also SANDBOX_UNSUPPORTED ("no-description"): the platform is not described;
+ *         SANDBOX_INVALID ("bad-description"): the file is none
+ */
+SANDBOX_CHECKED sandbox_status sandbox_doctor_with(const sandbox_doctor_options *options,
+                                                   const sandbox_call *call,
+                                                   sandbox_findings **out, sandbox_error *error);
 SANDBOX_API size_t sandbox_findings_count(const sandbox_findings *findings);
 /** Borrowed until the findings are freed; NULL past the end. */
 SANDBOX_API const sandbox_finding *sandbox_findings_at(const sandbox_findings *findings,

@@ -68,6 +68,10 @@ struct sbx_findings_sink {
                 const char *text, const char *remedy);
 };
 
+/* findings.c: a finding whose text is put together. */
+void sbx_found(struct sbx_findings_sink *sink, sandbox_severity severity, const char *subject,
+               const char *remedy, const char *format, ...) __attribute__((format(printf, 5, 6)));
+
 struct sbx_manifests_sink {
     /* Copies the strings. */
     void (*add)(struct sbx_manifests_sink *sink, const char *kind, const char *space,
@@ -85,6 +89,16 @@ struct sbx_driver {
     /* What sandbox_doctor() shows. Works where open() fails. */
     sandbox_status (*examine)(const char *rest, const struct sbx_wait *wait,
                               struct sbx_findings_sink *sink, sandbox_error *error);
+    /*
+     * The same, and `text` is all that was read for it, without secrets; free it with free(). And
+     * the findings of such a text, asking nobody: what `rest` leaves open is what the text says,
+     * `title` is the file's name for messages. NULL: this platform is not described.
+     */
+    sandbox_status (*describe)(const char *rest, const struct sbx_wait *wait,
+                               struct sbx_findings_sink *sink, char **text, sandbox_error *error);
+    sandbox_status (*judge_description)(const char *rest, const char *title, const void *text,
+                                        size_t size, struct sbx_findings_sink *sink,
+                                        sandbox_error *error);
     /* What sets the platform up, as text, asking nobody; and applied. NULL: it needs nothing. */
     sandbox_status (*manifests)(const char *rest, const sandbox_manifests_options *options,
                                 struct sbx_manifests_sink *sink, sandbox_error *error);

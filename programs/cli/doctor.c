@@ -4,9 +4,10 @@
 #include "json.h"
 #include "table.h"
 #include "text.h"
+#include <string.h>
 
 struct settings {
-    char none;
+    const char *save, *from;
 };
 
 static int examine(struct cli *cli, const void *given, const struct cli_words *words);
@@ -14,7 +15,13 @@ static void print_json(const sandbox_findings *findings);
 static int print_table(const struct cli *cli, const sandbox_findings *findings);
 static const char *severity_name(sandbox_severity severity);
 
-static const struct cli_option options[] = {{.name = NULL}};
+static const struct cli_option options[] = {
+    {0, "save", "FILE", "write what was read of the cluster there, without secrets", CLI_TEXT,
+     offsetof(struct settings, save)},
+    {0, "from", "FILE", "look at what was saved, or at kubectl's -o json, and ask nobody", CLI_TEXT,
+     offsetof(struct settings, from)},
+    {.name = NULL},
+};
 
 const struct cli_verb cli_doctor = {
     .name = "doctor",
@@ -31,10 +38,18 @@ const struct cli_verb cli_doctor = {
 
 static int examine(struct cli *cli, const void *given, const struct cli_words *words)
 {
+    const struct settings *settings = given;
     sandbox_findings *findings;
     sandbox_error error = {0};
     sandbox_call call = cli_call(cli);
-    if (sandbox_doctor(cli->uri, &call, &findings, &error) != SANDBOX_OK)
+    /* A description is of a cluster, wherever workspaces live otherwise. */
+    bool is_elsewhere =
+        settings->from != NULL && cli->uri != NULL && strncmp(cli->uri, "gke:", 4) != 0;
+    const sandbox_doctor_options wanted = {SANDBOX_DOCTOR_OPTIONS, is_elsewhere ? NULL : cli->uri,
+                                           .save = settings->save, .from = settings->from};
+    if (settings->save != NULL && settings->from != NULL)
+        return cli_usage(cli, "--save looks at a cluster, --from at what was saved: give one");
+    if (sandbox_doctor_with(&wanted, &call, &findings, &error) != SANDBOX_OK)
         return cli_fail(cli, &error, NULL);
     int code = CLI_OK;
     for (size_t i = 0; i < sandbox_findings_count(findings); i++)

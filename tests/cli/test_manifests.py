@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 import threading
 
 import pytest
@@ -76,7 +77,13 @@ def of_kind(found, kind):
 
 
 def findings(command, *words, code=0):
-    return command.json(*words, "doctor", code=code)
+    """Whatever is found of a cluster is found again in what was saved of it."""
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "saved.json")
+        found = command.json(*words, "doctor", "--save", path, code=code)
+        elsewhere = Sandbox(None, place)
+        assert elsewhere.json("doctor", "--from", path, code=code) == found
+    return found
 
 
 def problems(command, *words):
@@ -388,6 +395,113 @@ def test_what_may_not_be_seen_is_no_problem(cluster):
     unknown = [one["subject"] for one in told if "not known" in one["text"]]
     assert {"nodes", "runtime", "identity"} <= set(unknown)
     assert not any(json.dumps(one).count(cluster.token) for one in told)
+
+
+# ---- saved, and looked at elsewhere ----
+
+KINDS = {"sandboxwarmpools": ("extensions.agents.x-k8s.io/v1beta1", "SandboxWarmPool"),
+         "sandboxtemplates": ("extensions.agents.x-k8s.io/v1beta1", "SandboxTemplate"),
+         "podsnapshotpolicies": ("podsnapshot.gke.io/v1", "PodSnapshotPolicy"),
+         "podsnapshotstorageconfigs": ("podsnapshot.gke.io/v1", "PodSnapshotStorageConfig"),
+         "runtimeclasses": ("node.k8s.io/v1", "RuntimeClass"), "nodes": ("v1", "Node")}
+
+
+def printed(cluster, *plurals):
+    """As `kubectl get … -A -o json` prints it."""
+    items = []
+    for plural in plurals:
+        version, kind = KINDS[plural]
+        items += [{**one, "apiVersion": version, "kind": kind}
+                  for one in cluster.tell(do="objects", resource=plural)["objects"]]
+    return {"apiVersion": "v1", "kind": "List", "items": items, "metadata": {"resourceVersion": ""}}
+
+
+def looked_at(memory, path, *words, code=0):
+    return {(one["subject"], one["severity"]): one["text"]
+            for one in memory.json(*words, "doctor", "--from", path, code=code)}
+
+
+def test_what_is_saved_holds_no_secret_and_is_ones_own(cluster, tmp_path):
+    patch = {"spec": {"podTemplate": {"spec": {"containers": [
+        {"name": "workspace", "env": [{"name": "KEY", "value": "hunter2"}]}]}}}}
+    cluster.tell(do="edit", resource="sandboxtemplates", namespace="workspaces", name="standard",
+                 patch=patch)
+    path = tmp_path / "saved.json"
+    command_on(cluster).run("doctor", "--save", str(path), code=None)
+    text = path.read_text("utf-8")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "hunter2" not in text and cluster.token not in text and "managedFields" not in text
+    saved = json.loads(text)
+    assert saved["kind"] == "SandboxClusterDescription" and saved["version"] == 1
+    assert (saved["context"], saved["namespace"], saved["pool"]) == ("double", "workspaces",
+                                                                     "standard")
+    assert "may create /api/v1/namespaces/workspaces/pods/exec" in saved["answers"]
+
+
+def test_another_place_is_not_in_the_description(cluster, memory, tmp_path):
+    path = str(tmp_path / "saved.json")
+    command_on(cluster).run("doctor", "--save", path)
+    found = looked_at(memory, path, "-u", "gke://double/workspaces?pool=other")
+    assert "not in the description" in found["pool", "note"]
+    assert ("template", "good") not in found
+
+
+@pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump])
+def test_what_kubectl_prints_is_looked_at(cluster, memory, tmp_path, write):
+    path = tmp_path / "printed"
+    path.write_text(write(printed(cluster, *KINDS)), "utf-8")
+    found = looked_at(memory, str(path))
+    assert {"runtime", "snapshots", "pool", "template", "policy", "nodes"} <= \
+        {subject for subject, severity in found if severity == "good"}
+    for subject in ("version", "rights", "identity"):
+        assert "not in the description" in found[subject, "note"]
+    cluster.tell(do="edit", resource="nodes", name="node-1", patch={"metadata": {"labels": {
+        "cloud.google.com/machine-family": "e2"}}})
+    path.write_text(write(printed(cluster, *KINDS)), "utf-8")
+    assert "E2" in looked_at(memory, str(path), code=1)["nodes", "problem"]
+
+
+@pytest.mark.parametrize("left_out", sorted(KINDS))
+def test_what_was_not_printed_is_no_problem(cluster, memory, tmp_path, left_out):
+    path = tmp_path / "printed"
+    path.write_text(json.dumps(printed(cluster, *(set(KINDS) - {left_out}))), "utf-8")
+    words = ("-u", "gke:///workspaces?pool=standard")
+    assert not [one for one in looked_at(memory, str(path), *words) if one[1] == "problem"]
+
+
+@pytest.mark.parametrize("text, told", [
+    ("", "neither one nor a List"),
+    ("{", "not valid JSON"),
+    ("a: [", "line"),
+    ('{"kind": "Pod"}', "neither one nor a List"),
+    ('{"kind": "List", "items": []}', "no object of a kind"),
+    ('{"kind": "SandboxClusterDescription", "version": 2}', "its version is 2"),
+    ('{"kind": "SandboxClusterDescription", "version": 1}', "no answers"),
+    ('{"kind": "SandboxClusterDescription", "version": 1, "answers": {"/version": 1}}',
+     "'/version' is damaged"),
+    ('{"kind": "SandboxClusterDescription", "version": 1, "namespace": "../x", "answers": {}}',
+     "is no name"),
+    ('{"a": ' * 100 + "1" + "}" * 100, "nested too deeply"),
+    (" " * (17 << 20), "16777216"),
+], ids=["empty", "cut", "yaml", "object", "nothing", "newer", "bare", "answer", "name", "deep",
+        "large"])
+def test_a_damaged_description_is_told(memory, tmp_path, text, told):
+    path = tmp_path / "saved.json"
+    path.write_text(text, "utf-8")
+    result = memory.run("doctor", "--from", str(path), code=None)
+    lines = result.stderr.decode().splitlines()
+    assert result.returncode != 0 and result.stdout == b"" and len(lines) == 1, result
+    assert told in lines[0] and str(path) in lines[0], lines
+
+
+def test_only_what_is_described_can_be_saved(memory, tmp_path):
+    path = tmp_path / "saved.json"
+    result = memory.run("-u", "memory:", "doctor", "--save", str(path), code=None)
+    assert b"of gke: only" in result.stderr and not path.exists(), result
+    both = memory.run("doctor", "--save", str(path), "--from", str(path), code=None)
+    assert both.returncode == 2 and b"give one" in both.stderr, both
+    missing = memory.run("doctor", "--from", str(path), code=None)
+    assert missing.returncode == 3 and str(path).encode() in missing.stderr, missing
 
 
 class OlderCluster(http.server.BaseHTTPRequestHandler):

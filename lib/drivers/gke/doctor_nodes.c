@@ -1,6 +1,6 @@
 /* What `sandbox doctor` finds of the nodes that workspaces run on, and of where that is. */
 
-#include "drivers/gke/setup.h"
+#include "drivers/gke/doctor.h"
 #include "util/json.h"
 #include "util/memory.h"
 #include <stdio.h>
@@ -25,19 +25,18 @@ static void look_at_residency(const struct sbx_gke_look *look, const struct node
 
 void sbx_gke_look_at_nodes(const struct sbx_gke_look *look, const cJSON *template)
 {
-    static const struct sbx_resource resource = {"", "v1", "nodes", "Node", true};
     const cJSON *selector =
         sbx_gke_at(template, "spec", "podTemplate", "spec", "nodeSelector", NULL);
     bool is_tied = sbx_gke_at(selector, "cloud.google.com/machine-family", NULL) != NULL ||
                    sbx_gke_at(selector, "cloud.google.com/compute-class", NULL) != NULL;
     struct nodes nodes = {.count = 0};
     sandbox_error error = {0};
+    const struct sbx_gke_question question = {.resource = &sbx_gke_nodes,
+                                              .selector = "sandbox.gke.io/runtime=gvisor"};
     sandbox_status status =
-        sbx_kubernetes_list(look->driver->cluster, &resource, NULL, "sandbox.gke.io/runtime=gvisor",
-                            look->wait, visit_node, &nodes, &error);
+        sbx_gke_view_list(look->view, &question, look->wait, visit_node, &nodes, &error);
     if (status != SANDBOX_OK)
-        sbx_gke_found(look, SANDBOX_SEVERITY_NOTE, "nodes", "look with more rights",
-                      "not known: %s", error.message);
+        sbx_gke_not_known(look, "nodes", &error);
     else
         tell_nodes(look, &nodes, is_tied);
     look_at_residency(look, &nodes);
@@ -91,37 +90,35 @@ static void tell_nodes(const struct sbx_gke_look *look, const struct nodes *node
     print_words(&nodes->families, families, sizeof families);
     print_words(&nodes->versions, versions, sizeof versions);
     if (nodes->count == 0) {
-        sbx_gke_found(look, SANDBOX_SEVERITY_NOTE, "nodes",
-                      "where nothing makes nodes by need, add a pool with --sandbox type=gvisor",
-                      "no node runs gVisor now: the first Pod waits for one");
+        sbx_found(look->sink, SANDBOX_SEVERITY_NOTE, "nodes",
+                  "where nothing makes nodes by need, add a pool with --sandbox type=gvisor",
+                  "no node runs gVisor now: the first Pod waits for one");
         return;
     }
     if (nodes->e2 > 0)
-        sbx_gke_found(look, SANDBOX_SEVERITY_PROBLEM, "nodes",
-                      "use another machine family, such as n2 ('sandbox manifests gke' ties Pods "
-                      "to one)",
-                      "%u of %u gVisor nodes are E2, on which no Pod snapshot can be taken",
-                      nodes->e2, nodes->count);
+        sbx_found(look->sink, SANDBOX_SEVERITY_PROBLEM, "nodes",
+                  "use another machine family, such as n2 ('sandbox manifests gke' ties Pods "
+                  "to one)",
+                  "%u of %u gVisor nodes are E2, on which no Pod snapshot can be taken", nodes->e2,
+                  nodes->count);
     else
-        sbx_gke_found(look, SANDBOX_SEVERITY_GOOD, "nodes", "", "%u with gVisor, %s", nodes->count,
-                      families);
+        sbx_found(look->sink, SANDBOX_SEVERITY_GOOD, "nodes", "", "%u with gVisor, %s",
+                  nodes->count, families);
     if (nodes->families.count > 1 && !is_tied)
-        sbx_gke_found(
-            look, SANDBOX_SEVERITY_PROBLEM, "nodes",
-            "tie the pool's Pods to one machine family, as 'sandbox manifests gke' does",
-            "machine families are mixed (%s): a snapshot of one is not restored on another",
-            families);
+        sbx_found(look->sink, SANDBOX_SEVERITY_PROBLEM, "nodes",
+                  "tie the pool's Pods to one machine family, as 'sandbox manifests gke' does",
+                  "machine families are mixed (%s): a snapshot of one is not restored on another",
+                  families);
     if (nodes->versions.count > 1)
-        sbx_gke_found(look, SANDBOX_SEVERITY_NOTE, "nodes", "finish the upgrade of the node pools",
-                      "versions are mixed (%s): a snapshot may not be restored on another version",
-                      versions);
+        sbx_found(
+            look->sink, SANDBOX_SEVERITY_NOTE, "nodes", "finish the upgrade of the node pools",
+            "versions are mixed (%s): a snapshot may not be restored on another version", versions);
     if (nodes->without_identity > 0)
-        sbx_gke_found(
-            look, SANDBOX_SEVERITY_NOTE, "nodes",
-            "gcloud container node-pools update POOL --workload-metadata=GKE_METADATA",
-            "%u of %u gVisor nodes do not say that Workload Identity is on; snapshots are "
-            "written by it",
-            nodes->without_identity, nodes->count);
+        sbx_found(look->sink, SANDBOX_SEVERITY_NOTE, "nodes",
+                  "gcloud container node-pools update POOL --workload-metadata=GKE_METADATA",
+                  "%u of %u gVisor nodes do not say that Workload Identity is on; snapshots are "
+                  "written by it",
+                  nodes->without_identity, nodes->count);
 }
 
 static bool take_bucket(void *user_data, const cJSON *storage)
@@ -140,16 +137,15 @@ static void look_at_residency(const struct sbx_gke_look *look, const struct node
 {
     struct words buckets = {.count = 0};
     char places[300], regions[300];
-    (void)sbx_kubernetes_list(look->driver->cluster, &sbx_gke_storages, NULL, NULL, look->wait,
-                              take_bucket, &buckets, NULL);
+    const struct sbx_gke_question question = {.resource = &sbx_gke_storages};
+    (void)sbx_gke_view_list(look->view, &question, look->wait, take_bucket, &buckets, NULL);
     print_words(&buckets, places, sizeof places);
     print_words(&nodes->regions, regions, sizeof regions);
-    sbx_gke_found(
-        look, SANDBOX_SEVERITY_NOTE, "residency",
-        "gcloud storage buckets describe gs://BUCKET --format='value(location)'; the model "
-        "endpoint's region is set where the agent is",
-        "workspaces run in %s; snapshots lie in %s, whose location is a setting of its own, "
-        "and so is the region of the model that agents call",
-        *regions == '\0' ? "a region that cannot be seen" : regions,
-        *places == '\0' ? "a bucket that cannot be seen" : places);
+    sbx_found(look->sink, SANDBOX_SEVERITY_NOTE, "residency",
+              "gcloud storage buckets describe gs://BUCKET --format='value(location)'; the model "
+              "endpoint's region is set where the agent is",
+              "workspaces run in %s; snapshots lie in %s, whose location is a setting of its own, "
+              "and so is the region of the model that agents call",
+              *regions == '\0' ? "a region that cannot be seen" : regions,
+              *places == '\0' ? "a bucket that cannot be seen" : places);
 }

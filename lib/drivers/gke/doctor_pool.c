@@ -1,7 +1,7 @@
 /* What `sandbox doctor` finds of a pool: whether it is there, how it is snapshotted, what it
  * reaches. */
 
-#include "drivers/gke/setup.h"
+#include "drivers/gke/doctor.h"
 #include "drivers/gke/snapshot.h"
 #include "util/fail.h"
 #include "util/json.h"
@@ -15,29 +15,30 @@ static void look_at_policy(const struct sbx_gke_look *look, const cJSON *templat
 static void look_at_network(const struct sbx_gke_look *look, const cJSON *template);
 static void look_at_account(const struct sbx_gke_look *look, const cJSON *template);
 
-void sbx_gke_look_at_pool(const struct sbx_gke_look *look, cJSON **template)
+void sbx_gke_look_at_pool(const struct sbx_gke_look *look, const cJSON **template)
 {
-    SBX_ON_EXIT(sbx_json_free) cJSON *pool = NULL;
+    const cJSON *pool = NULL;
     const struct sbx_gke *driver = look->driver;
     sandbox_error error = {0};
     if (*driver->pool == '\0') {
-        sbx_gke_found(look, SANDBOX_SEVERITY_PROBLEM, "pool",
-                      "add ?pool=NAME to the URI; " MANIFESTS " makes one",
-                      "the URI names no warm pool, so no workspace can be made");
+        sbx_found(look->sink, SANDBOX_SEVERITY_PROBLEM, "pool",
+                  "add ?pool=NAME to the URI; " MANIFESTS " makes one",
+                  "the URI names no warm pool, so no workspace can be made");
         return;
     }
-    sandbox_status status = sbx_kubernetes_get(driver->cluster, &sbx_gke_pools, driver->space,
-                                               driver->pool, look->wait, &pool, &error);
+    sandbox_status status = sbx_gke_view_get(look->view, &sbx_gke_pools, driver->space,
+                                             driver->pool, look->wait, &pool, &error);
     const char *name = sbx_gke_text(pool, "spec", "sandboxTemplateRef", "name", NULL);
     if (status == SANDBOX_OK)
-        status = sbx_kubernetes_get(driver->cluster, &sbx_gke_templates, driver->space, name,
-                                    look->wait, template, &error);
-    if (status != SANDBOX_OK) {
-        sbx_gke_found(look,
-                      status == SANDBOX_DENIED ? SANDBOX_SEVERITY_NOTE : SANDBOX_SEVERITY_PROBLEM,
-                      pool == NULL ? "pool" : "template", MANIFESTS, "%s", error.message);
+        status = sbx_gke_view_get(look->view, &sbx_gke_templates, driver->space, name, look->wait,
+                                  template, &error);
+    if (sbx_gke_is_missing(status))
+        sbx_found(look->sink, SANDBOX_SEVERITY_PROBLEM, pool == NULL ? "pool" : "template",
+                  MANIFESTS, "%s", error.message);
+    else if (status != SANDBOX_OK)
+        sbx_gke_not_known(look, pool == NULL ? "pool" : "template", &error);
+    if (status != SANDBOX_OK)
         return;
-    }
     look_at_ready(look, pool);
     sbx_gke_look_at_template(look, *template);
     look_at_policy(look, *template);
@@ -51,12 +52,12 @@ static void look_at_ready(const struct sbx_gke_look *look, const cJSON *pool)
     int64_t wanted = sbx_json_integer(sbx_gke_at(pool, "spec", NULL), "replicas");
     int64_t ready = sbx_json_integer(status, "readyReplicas");
     bool good = wanted > 0 && ready > 0;
-    sbx_gke_found(look, good ? SANDBOX_SEVERITY_GOOD : SANDBOX_SEVERITY_NOTE, "pool",
-                  good          ? ""
-                  : wanted == 0 ? "give it more replicas"
-                                : "kubectl describe its Pods: they may lack nodes or an image",
-                  "%s: %lld of %lld Pods are ready%s", look->driver->pool, (long long)ready,
-                  (long long)wanted, good ? "" : ", so a new workspace waits for one");
+    sbx_found(look->sink, good ? SANDBOX_SEVERITY_GOOD : SANDBOX_SEVERITY_NOTE, "pool",
+              good          ? ""
+              : wanted == 0 ? "give it more replicas"
+                            : "kubectl describe its Pods: they may lack nodes or an image",
+              "%s: %lld of %lld Pods are ready%s", look->driver->pool, (long long)ready,
+              (long long)wanted, good ? "" : ", so a new workspace waits for one");
 }
 
 /* A Pod as the template makes it, for what looks at Pods. NULL: no memory. */
@@ -76,6 +77,25 @@ static cJSON *sample_pod(const cJSON *template)
     return NULL;
 }
 
+/* As sbx_gke_policy_check(), of what the view holds. */
+static sandbox_status check_policy(const struct sbx_gke_look *look, const struct sbx_record *record,
+                                   const cJSON *pod, sandbox_error *error)
+{
+    const struct sbx_gke_question question = {.resource = &sbx_gke_policies,
+                                              .space = look->driver->space};
+    const cJSON *storage = NULL;
+    struct sbx_gke_choice choice;
+    sbx_gke_choice_begin(&choice, record, pod);
+    sandbox_status status =
+        sbx_gke_view_list(look->view, &question, look->wait, sbx_gke_choice_visit, &choice, error);
+    status = sbx_gke_choice_end(&choice, look->driver, status, error);
+    if (status != SANDBOX_OK)
+        return status;
+    status = sbx_gke_view_get(look->view, &sbx_gke_storages, NULL, choice.storage, look->wait,
+                              &storage, error);
+    return sbx_gke_choice_storage(&choice, storage, status, error);
+}
+
 static void look_at_policy(const struct sbx_gke_look *look, const cJSON *template)
 {
     SBX_ON_EXIT(sbx_json_free) cJSON *pod = sample_pod(template);
@@ -84,14 +104,16 @@ static void look_at_policy(const struct sbx_gke_look *look, const cJSON *templat
     snprintf(record.name, sizeof record.name, "%.60s", look->driver->pool);
     if (pod == NULL)
         return;
-    sandbox_status status = sbx_gke_policy_check(look->driver, &record, pod, look->wait, &error);
+    sandbox_status status = check_policy(look, &record, pod, &error);
+    bool is_known = status == SANDBOX_FAILED &&
+                    !(look->view->is_partial && strcmp(error.reason, "no-snapshot-policy") == 0);
     if (status == SANDBOX_OK)
-        sbx_gke_found(look, SANDBOX_SEVERITY_GOOD, "policy", "",
-                      "memory is kept, a group for each workspace");
+        sbx_found(look->sink, SANDBOX_SEVERITY_GOOD, "policy", "",
+                  "memory is kept, a group for each workspace");
+    else if (is_known)
+        sbx_found(look->sink, SANDBOX_SEVERITY_PROBLEM, "policy", MANIFESTS, "%s", error.message);
     else
-        sbx_gke_found(look,
-                      status == SANDBOX_FAILED ? SANDBOX_SEVERITY_PROBLEM : SANDBOX_SEVERITY_NOTE,
-                      "policy", MANIFESTS, "%s", error.message);
+        sbx_gke_not_known(look, "policy", &error);
 }
 
 /* ---- the network ---- */
@@ -161,27 +183,27 @@ static bool visit_network(void *user_data, const cJSON *policy)
 static void tell_network(const struct sbx_gke_look *look, const struct network *network)
 {
     if (!network->is_denied)
-        sbx_gke_found(look, SANDBOX_SEVERITY_PROBLEM, "network", MANIFESTS,
-                      "no network policy holds for the pool's Pods: they reach everything, the "
-                      "cluster and the metadata server too");
+        sbx_found(look->sink, SANDBOX_SEVERITY_PROBLEM, "network", MANIFESTS,
+                  "no network policy holds for the pool's Pods: they reach everything, the "
+                  "cluster and the metadata server too");
     else if (network->out == ANYWHERE)
-        sbx_gke_found(look, SANDBOX_SEVERITY_NOTE, "network",
-                      MANIFESTS ", with --egress for a proxy that checks",
-                      "workspaces reach the Internet as they like");
+        sbx_found(look->sink, SANDBOX_SEVERITY_NOTE, "network",
+                  MANIFESTS ", with --egress for a proxy that checks",
+                  "workspaces reach the Internet as they like");
     else
-        sbx_gke_found(look, SANDBOX_SEVERITY_GOOD, "network", "",
-                      network->out == LIMITED ? "workspaces reach only what a policy names"
-                                              : "workspaces reach nothing");
+        sbx_found(look->sink, SANDBOX_SEVERITY_GOOD, "network", "",
+                  network->out == LIMITED ? "workspaces reach only what a policy names"
+                                          : "workspaces reach nothing");
     if (network->is_denied && network->in == ANYWHERE)
-        sbx_gke_found(look, SANDBOX_SEVERITY_PROBLEM, "network", MANIFESTS,
-                      "anybody in the cluster reaches the pool's Pods");
+        sbx_found(look->sink, SANDBOX_SEVERITY_PROBLEM, "network", MANIFESTS,
+                  "anybody in the cluster reaches the pool's Pods");
 }
 
 /* The template's own rules, which its controller makes a policy of, and those of the namespace. */
 static void look_at_network(const struct sbx_gke_look *look, const cJSON *template)
 {
-    static const struct sbx_resource policies = {"networking.k8s.io", "v1", "networkpolicies",
-                                                 "NetworkPolicy", false};
+    const struct sbx_gke_question question = {.resource = &sbx_gke_networks,
+                                              .space = look->driver->space};
     const cJSON *spec = sbx_gke_at(template, "spec", NULL);
     const cJSON *own = sbx_gke_at(spec, "networkPolicy", NULL);
     struct network network = {.labels =
@@ -194,11 +216,12 @@ static void look_at_network(const struct sbx_gke_look *look, const cJSON *templa
         network.in = reach_of(sbx_gke_at(own, "ingress", NULL), "from");
     }
     sandbox_status status =
-        sbx_kubernetes_list(look->driver->cluster, &policies, look->driver->space, NULL, look->wait,
-                            visit_network, &network, &error);
+        sbx_gke_view_list(look->view, &question, look->wait, visit_network, &network, &error);
+    if (status == SANDBOX_OK && look->view->is_partial)
+        status = sbx_fail(&error, SANDBOX_UNAVAILABLE,
+                          "a network policy for the pool's Pods is not in the description");
     if (status != SANDBOX_OK && !network.is_denied)
-        sbx_gke_found(look, SANDBOX_SEVERITY_NOTE, "network", "look with more rights",
-                      "not known: %s", error.message);
+        sbx_gke_not_known(look, "network", &error);
     else
         tell_network(look, &network);
 }
@@ -208,30 +231,30 @@ static void look_at_network(const struct sbx_gke_look *look, const cJSON *templa
 /* Kubernetes does not know what an account may do in a bucket: the grants are told, not judged. */
 static void look_at_account(const struct sbx_gke_look *look, const cJSON *template)
 {
-    SBX_ON_EXIT(sbx_json_free) cJSON *account = NULL;
+    const cJSON *account = NULL;
+    sandbox_error error = {0};
     const char *name =
         sbx_gke_text(template, "spec", "podTemplate", "spec", "serviceAccountName", NULL);
-    char path[600];
     name = *name == '\0' ? "default" : name;
-    snprintf(path, sizeof path, "/api/v1/namespaces/%s/serviceaccounts/%.253s", look->driver->space,
-             name);
-    sandbox_status status = sbx_gke_look_at(look, path, "identity", &account);
+    sandbox_status status = sbx_gke_view_get(look->view, &sbx_gke_accounts, look->driver->space,
+                                             name, look->wait, &account, &error);
     const char *google = sbx_gke_annotation(account, "iam.gke.io/gcp-service-account");
-    if (status == SANDBOX_NOT_FOUND)
-        sbx_gke_found(look, SANDBOX_SEVERITY_PROBLEM, "identity", MANIFESTS,
-                      "there is no service account '%s', which the pool's Pods run as", name);
+    if (status != SANDBOX_OK && !sbx_gke_is_missing(status))
+        sbx_gke_not_known(look, "identity", &error);
+    if (sbx_gke_is_missing(status))
+        sbx_found(look->sink, SANDBOX_SEVERITY_PROBLEM, "identity", MANIFESTS,
+                  "there is no service account '%s', which the pool's Pods run as", name);
     else if (*google != '\0')
-        sbx_gke_found(look, SANDBOX_SEVERITY_NOTE, "identity",
-                      "grant it roles/storage.bucketViewer and roles/storage.objectUser on the "
-                      "snapshots' bucket",
-                      "snapshots are written as %s, by Workload Identity of '%s'", google, name);
+        sbx_found(look->sink, SANDBOX_SEVERITY_NOTE, "identity",
+                  "grant it roles/storage.bucketViewer and roles/storage.objectUser on the "
+                  "snapshots' bucket",
+                  "snapshots are written as %s, by Workload Identity of '%s'", google, name);
     else
-        sbx_gke_found(
-            look, SANDBOX_SEVERITY_NOTE, "identity",
-            "grant roles/storage.bucketViewer and roles/storage.objectUser on the bucket "
-            "to principal://iam.googleapis.com/projects/NUMBER/locations/global/"
-            "workloadIdentityPools/PROJECT.svc.id.goog/subject/ns/NAMESPACE/sa/ACCOUNT",
-            "snapshots are written by Workload Identity as ns/%s/sa/%s; whether the bucket "
-            "lets it cannot be seen from here",
-            look->driver->space, name);
+        sbx_found(look->sink, SANDBOX_SEVERITY_NOTE, "identity",
+                  "grant roles/storage.bucketViewer and roles/storage.objectUser on the bucket "
+                  "to principal://iam.googleapis.com/projects/NUMBER/locations/global/"
+                  "workloadIdentityPools/PROJECT.svc.id.goog/subject/ns/NAMESPACE/sa/ACCOUNT",
+                  "snapshots are written by Workload Identity as ns/%s/sa/%s; whether the bucket "
+                  "lets it cannot be seen from here",
+                  look->driver->space, name);
 }

@@ -1,7 +1,7 @@
 /* What `sandbox doctor` finds of a pool's template: whether its Pods isolate, and can be suspended.
  */
 
-#include "drivers/gke/setup.h"
+#include "drivers/gke/doctor.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -28,27 +28,26 @@ void sbx_gke_look_at_template(const struct sbx_gke_look *look, const cJSON *temp
         if (problems[n] == NULL)
             continue;
         good = false;
-        sbx_gke_found(look, SANDBOX_SEVERITY_PROBLEM, "template", MANIFESTS, "%s", problems[n]);
+        sbx_found(look->sink, SANDBOX_SEVERITY_PROBLEM, "template", MANIFESTS, "%s", problems[n]);
     }
     const char *image = sbx_gke_text(parts.container, "image", NULL);
     if (good)
-        sbx_gke_found(look, SANDBOX_SEVERITY_GOOD, "template", "",
-                      "isolated by gVisor, runs the agent, can be snapshotted");
+        sbx_found(look->sink, SANDBOX_SEVERITY_GOOD, "template", "",
+                  "isolated by gVisor, runs the agent, can be snapshotted");
     if (strstr(image, "@sha256:") == NULL && *image != '\0')
-        sbx_gke_found(
-            look, SANDBOX_SEVERITY_NOTE, "template", "make a pool with --image NAME@sha256:…",
-            "the image '%.100s' is not pinned: another one under that tag makes snapshots "
-            "useless",
-            image);
+        sbx_found(look->sink, SANDBOX_SEVERITY_NOTE, "template",
+                  "make a pool with --image NAME@sha256:…",
+                  "the image '%.100s' is not pinned: another one under that tag makes snapshots "
+                  "useless",
+                  image);
     if (!has_toleration(parts.pod))
-        sbx_gke_found(
-            look, SANDBOX_SEVERITY_NOTE, "template", MANIFESTS,
-            "it does not tolerate sandbox.gke.io/runtime, which GKE's own add-on insists on");
+        sbx_found(look->sink, SANDBOX_SEVERITY_NOTE, "template", MANIFESTS,
+                  "it does not tolerate sandbox.gke.io/runtime, which GKE's own add-on insists on");
     if (sbx_gke_at(parts.pod, "nodeSelector", "cloud.google.com/compute-class", NULL) == NULL &&
         sbx_gke_at(parts.pod, "nodeSelector", "cloud.google.com/machine-family", NULL) == NULL)
-        sbx_gke_found(look, SANDBOX_SEVERITY_NOTE, "template", MANIFESTS,
-                      "Pods are tied to no machine family: a snapshot is restored only on the one "
-                      "that it was taken on");
+        sbx_found(look->sink, SANDBOX_SEVERITY_NOTE, "template", MANIFESTS,
+                  "Pods are tied to no machine family: a snapshot is restored only on the one "
+                  "that it was taken on");
 }
 
 static bool is_true(const cJSON *object, const char *first, const char *second)

@@ -332,5 +332,11 @@ sandbox_status sbx_gke_release(void *state, const struct sbx_record *record,
 
 sandbox_status sbx_gke_examine(const char *rest, const struct sbx_wait *wait,
                                struct sbx_findings_sink *sink, sandbox_error *error);
+/* `text` (NULL allowed): all that was read; free it with free(). */
+sandbox_status sbx_gke_describe(const char *rest, const struct sbx_wait *wait,
+                                struct sbx_findings_sink *sink, char **text, sandbox_error *error);
+sandbox_status sbx_gke_judge_description(const char *rest, const char *title, const void *text,
+                                         size_t size, struct sbx_findings_sink *sink,
+                                         sandbox_error *error);
 
 #endif

@@ -3,7 +3,7 @@
  * makes, and what `sandbox doctor` asks about, so that the two never differ.
  */
 
-#include "drivers/gke/setup.h"
+#include "drivers/gke/doctor.h"
 
 const struct sbx_gke_right sbx_gke_rights[] = {
     {&sbx_gke_claims, "", {"get", "list", "watch", "create", "patch", "delete"}},
@@ -25,3 +25,10 @@ const struct sbx_gke_right sbx_gke_rights[] = {
 };
 
 const struct sbx_resource sbx_gke_events = {"", "v1", "events", "Event", false};
+/* These are looked at only. */
+const struct sbx_resource sbx_gke_networks = {"networking.k8s.io", "v1", "networkpolicies",
+                                              "NetworkPolicy", false};
+const struct sbx_resource sbx_gke_nodes = {"", "v1", "nodes", "Node", true};
+const struct sbx_resource sbx_gke_accounts = {"", "v1", "serviceaccounts", "ServiceAccount", false};
+const struct sbx_resource sbx_gke_runtimes = {"node.k8s.io", "v1", "runtimeclasses", "RuntimeClass",
+                                              true};

@@ -55,28 +55,4 @@ sandbox_status sbx_gke_manifests_apply(const char *rest, const sandbox_manifests
                                        const struct sbx_wait *wait, struct sbx_manifests_sink *sink,
                                        sandbox_error *error);
 
-/* ---- doctor.c ---- */
-
-/* A look at a cluster. */
-struct sbx_gke_look {
-    struct sbx_gke *driver;
-    const struct sbx_wait *wait;
-    struct sbx_findings_sink *sink;
-};
-
-void sbx_gke_found(const struct sbx_gke_look *look, sandbox_severity severity, const char *subject,
-                   const char *remedy, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
-/* Any object by its path. What may not be read is NULL, and told as a note: `what` is not known. */
-sandbox_status sbx_gke_look_at(const struct sbx_gke_look *look, const char *path, const char *what,
-                               cJSON **out);
-
-/* ---- doctor_pool.c, doctor_template.c, doctor_nodes.c ---- */
-
-/* The pool, its template, and what concerns its Pods. `template`: NULL if there is none to be seen.
- */
-void sbx_gke_look_at_pool(const struct sbx_gke_look *look, cJSON **template);
-void sbx_gke_look_at_template(const struct sbx_gke_look *look, const cJSON *template);
-void sbx_gke_look_at_nodes(const struct sbx_gke_look *look, const cJSON *template);
-
 #endif

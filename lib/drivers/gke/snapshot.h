@@ -50,6 +50,26 @@ sandbox_status sbx_gke_judge(struct sbx_gke *driver, const struct sbx_record *re
 
 /* ---- snapshot_policy.c ---- */
 
+/* Of the policies of a namespace, the one that snapshots a Pod as we need it. */
+struct sbx_gke_choice {
+    const struct sbx_record *record;
+    const cJSON *labels; /* of the Pod */
+    sandbox_status status;
+    sandbox_error why; /* of the first one that selects the Pod and is of no use */
+    char storage[SBX_GKE_NAME];
+    bool selected, good;
+};
+
+void sbx_gke_choice_begin(struct sbx_gke_choice *choice, const struct sbx_record *record,
+                          const cJSON *pod);
+bool sbx_gke_choice_visit(void *choice, const cJSON *policy);
+/* After all of them were visited. `listed`: what became of that. */
+sandbox_status sbx_gke_choice_end(const struct sbx_gke_choice *choice, const struct sbx_gke *driver,
+                                  sandbox_status listed, sandbox_error *error);
+/* Of the storage that the choice names. `read`: what became of reading it. */
+sandbox_status sbx_gke_choice_storage(const struct sbx_gke_choice *choice, const cJSON *storage,
+                                      sandbox_status read, sandbox_error *error);
+
 /*
  * Whether some policy in the namespace snapshots a Pod with these labels as we need it, and its
  * storage is there. Every refusal says what to mend.

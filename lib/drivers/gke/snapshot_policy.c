@@ -10,60 +10,68 @@
 
 #define HOW "apply what 'sandbox manifests gke' prints, or change the policy"
 
-struct choice {
-    struct sbx_gke *driver;
-    const struct sbx_record *record;
-    const cJSON *labels; /* of the Pod */
-    sandbox_status status;
-    sandbox_error why; /* of the first one that selects the Pod and is of no use */
-    char storage[SBX_GKE_NAME];
-    bool selected, good;
-};
-
-static bool visit_policy(void *user_data, const cJSON *policy);
 static bool selects(const cJSON *policy, const cJSON *labels);
 static bool matches_expression(const cJSON *expression, const cJSON *labels);
 static sandbox_status judge_policy(const cJSON *policy, const struct sbx_record *record,
                                    sandbox_error *error);
-static sandbox_status check_storage(struct sbx_gke *driver, const char *name,
-                                    const struct sbx_wait *wait, sandbox_error *error);
+static sandbox_status judge_storage(const cJSON *storage, const char *name, sandbox_error *error);
 
 sandbox_status sbx_gke_policy_check(struct sbx_gke *driver, const struct sbx_record *record,
                                     const cJSON *pod, const struct sbx_wait *wait,
                                     sandbox_error *error)
 {
-    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(pod, "metadata");
-    struct choice choice = {.driver = driver,
-                            .record = record,
-                            .labels = cJSON_GetObjectItemCaseSensitive(metadata, "labels")};
+    SBX_ON_EXIT(sbx_json_free) cJSON *storage = NULL;
+    struct sbx_gke_choice choice;
+    sbx_gke_choice_begin(&choice, record, pod);
     sandbox_status status = sbx_kubernetes_list(driver->cluster, &sbx_gke_policies, driver->space,
-                                                NULL, wait, visit_policy, &choice, error);
-    if (status == SANDBOX_NOT_FOUND)
+                                                NULL, wait, sbx_gke_choice_visit, &choice, error);
+    status = sbx_gke_choice_end(&choice, driver, status, error);
+    if (status != SANDBOX_OK)
+        return status;
+    status = sbx_kubernetes_get(driver->cluster, &sbx_gke_storages, NULL, choice.storage, wait,
+                                &storage, error);
+    return sbx_gke_choice_storage(&choice, storage, status, error);
+}
+
+void sbx_gke_choice_begin(struct sbx_gke_choice *choice, const struct sbx_record *record,
+                          const cJSON *pod)
+{
+    *choice = (struct sbx_gke_choice){.record = record,
+                                      .labels = sbx_gke_at(pod, "metadata", "labels", NULL)};
+}
+
+sandbox_status sbx_gke_choice_end(const struct sbx_gke_choice *choice, const struct sbx_gke *driver,
+                                  sandbox_status listed, sandbox_error *error)
+{
+    if (listed == SANDBOX_NOT_FOUND || listed == SANDBOX_UNSUPPORTED)
         return sbx_fail_for(error, SANDBOX_FAILED, "no-pod-snapshots",
                             "the cluster serves no podsnapshot.gke.io/v1: enable Pod snapshots "
                             "(gcloud container clusters update --enable-pod-snapshots)");
-    if (status != SANDBOX_OK)
-        return status;
-    if (!choice.selected)
+    if (listed != SANDBOX_OK)
+        return listed;
+    if (!choice->selected)
         return sbx_fail_for(error, SANDBOX_FAILED, "no-snapshot-policy",
                             "no PodSnapshotPolicy in namespace '%s' selects the Pod of '%s': " HOW,
-                            driver->space, record->name);
-    if (!choice.good) {
-        if (error != NULL)
-            *error = choice.why;
-        return choice.status;
-    }
-    status = check_storage(driver, choice.storage, wait, error);
-    if (status == SANDBOX_NOT_FOUND)
+                            driver->space, choice->record->name);
+    if (!choice->good && error != NULL)
+        *error = choice->why;
+    return choice->good ? SANDBOX_OK : choice->status;
+}
+
+sandbox_status sbx_gke_choice_storage(const struct sbx_gke_choice *choice, const cJSON *storage,
+                                      sandbox_status read, sandbox_error *error)
+{
+    if (read == SANDBOX_NOT_FOUND)
         return sbx_fail_for(error, SANDBOX_FAILED, "no-snapshot-storage",
-                            "there is no PodSnapshotStorageConfig '%s': " HOW, choice.storage);
-    return status;
+                            "there is no PodSnapshotStorageConfig '%s': " HOW, choice->storage);
+    return read == SANDBOX_OK ? judge_storage(storage, choice->storage, error) : read;
 }
 
 sandbox_status sbx_gke_policy_of(struct sbx_gke *driver, const cJSON *pod_snapshot,
                                  const struct sbx_wait *wait, sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_json_free) cJSON *policy = NULL;
+    SBX_ON_EXIT(sbx_json_free) cJSON *found = NULL;
     const char *name =
         sbx_json_text(cJSON_GetObjectItemCaseSensitive(pod_snapshot, "spec"), "policyName");
     if (name[0] == '\0')
@@ -78,7 +86,10 @@ sandbox_status sbx_gke_policy_of(struct sbx_gke *driver, const cJSON *pod_snapsh
     const char *storage =
         sbx_json_text(cJSON_GetObjectItemCaseSensitive(policy, "spec"), "storageConfigName");
     if (status == SANDBOX_OK)
-        status = check_storage(driver, storage, wait, error);
+        status = sbx_kubernetes_get(driver->cluster, &sbx_gke_storages, NULL, storage, wait, &found,
+                                    error);
+    if (status == SANDBOX_OK)
+        status = judge_storage(found, storage, error);
     if (status == SANDBOX_NOT_FOUND)
         return sbx_fail_for(error, SANDBOX_NOT_FOUND, "no-snapshot-storage",
                             "the PodSnapshotStorageConfig '%s' that it lies in is gone; apply it "
@@ -87,9 +98,9 @@ sandbox_status sbx_gke_policy_of(struct sbx_gke *driver, const cJSON *pod_snapsh
     return status;
 }
 
-static bool visit_policy(void *user_data, const cJSON *policy)
+bool sbx_gke_choice_visit(void *user_data, const cJSON *policy)
 {
-    struct choice *choice = user_data;
+    struct sbx_gke_choice *choice = user_data;
     sandbox_error error = {0};
     const cJSON *spec = cJSON_GetObjectItemCaseSensitive(policy, "spec");
     if (!selects(policy, choice->labels))
@@ -208,15 +219,11 @@ static sandbox_status judge_policy(const cJSON *policy, const struct sbx_record 
     return SANDBOX_OK;
 }
 
-static sandbox_status check_storage(struct sbx_gke *driver, const char *name,
-                                    const struct sbx_wait *wait, sandbox_error *error)
+static sandbox_status judge_storage(const cJSON *storage, const char *name, sandbox_error *error)
 {
-    SBX_ON_EXIT(sbx_json_free) cJSON *storage = NULL;
-    sandbox_status status = sbx_kubernetes_get(driver->cluster, &sbx_gke_storages, driver->space,
-                                               name, wait, &storage, error);
-    if (status == SANDBOX_OK && sbx_gke_condition_is(storage, "Ready", "False"))
+    if (sbx_gke_condition_is(storage, "Ready", "False"))
         return sbx_fail_for(error, SANDBOX_FAILED, "no-snapshot-storage",
                             "PodSnapshotStorageConfig '%s' is not Ready: %s", name,
                             sbx_json_text(sbx_gke_condition(storage, "Ready"), "message"));
-    return status;
+    return SANDBOX_OK;
 }
