@@ -19,6 +19,7 @@ export const { Client, doctor } = require(path.join(packageFolder, 'index.js'));
 export const { createHarnessProvider, toHarnessSession } =
   require(path.join(packageFolder, 'harness.cjs'));
 
+const folders = [];
 const sharedBase = process.env.SANDBOX_TEST_BASE ?? '';
 
 /** What a test waits at most for one thing; only a failure ever waits that long. */
@@ -46,6 +47,7 @@ function uriIn(platform, folder) {
 export async function openPlace(platform) {
   const folder = mkdtempSync(path.join(tmpdir(), 'sandbox-harness-'));
   chmodSync(folder, 0o711); // the memory platform's commands run as another user
+  folders.push(folder);
   const uri = uriIn(platform, folder);
   if (platform === 'gvisor') {
     await (await Client.open(uri)).close(); // makes its folder
@@ -73,17 +75,26 @@ async function closePlace(uri, folder) {
   await Promise.all(left.map(async ({ name }) =>
     (await client.findWorkspace(name)).delete()));
   await client.close();
-  for (const pid of processesNaming(folder)) {
-    try {
-      process.kill(pid, 'SIGTERM');
-    } catch {
-      // it has ended meanwhile
-    }
-  }
   handOn(path.join(folder, 'state', 'base'), path.join(sharedBase, 'base'));
-  rmSync(folder, { recursive: true, force: true });
   return left.map(({ name }) => name);
 }
+
+/*
+ * Not before: a call that is under way, and notices late that its workspace is gone, would start the
+ * platform of memory: anew.
+ */
+process.on('exit', () => {
+  for (const folder of folders) {
+    for (const pid of processesNaming(folder)) {
+      try {
+        process.kill(pid, 'SIGTERM');
+      } catch {
+        // it has ended meanwhile
+      }
+    }
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+  }
+});
 
 /* The memory platform of a place is known by its socket's path, which is in its command line. */
 function processesNaming(text) {
