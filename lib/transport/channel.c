@@ -1,4 +1,4 @@
-/* Byte channels to an agent: made over a Unix socket, and ended with whoever carries them. */
+/* Byte channels to an agent: made over a socket, and ended with whoever carries them. */
 
 #include "transport/channel.h"
 #include "transport/undertaker.h"
@@ -7,6 +7,8 @@
 #include "util/wait.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -50,6 +52,32 @@ sandbox_status sbx_channel_connect_unix(struct sbx_channel *channel, const char 
     sandbox_status status = connect_socket(fd, &address, wait, error);
     if (status != SANDBOX_OK)
         return status;
+    *channel = (struct sbx_channel)SBX_CHANNEL;
+    channel->read_fd = channel->write_fd = sbx_take_fd(&fd);
+    return SANDBOX_OK;
+}
+
+sandbox_status sbx_channel_connect_tcp(struct sbx_channel *channel, const struct sockaddr *address,
+                                       const struct sbx_wait *wait, sandbox_error *error)
+{
+    socklen_t size =
+        address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    SBX_ON_EXIT(sbx_close_fd)
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return sbx_fail(error, SANDBOX_UNAVAILABLE, "%s", strerror(errno));
+    int number = connect(fd, address, size) == 0 ? 0 : errno, yes = 1;
+    if (number == EINPROGRESS || number == EINTR) {
+        sandbox_status status = sbx_wait_descriptor(wait, fd, POLLOUT, error);
+        if (status != SANDBOX_OK)
+            return status;
+        socklen_t number_size = sizeof number;
+        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &number_size) != 0)
+            number = errno;
+    }
+    if (number != 0)
+        return sbx_fail(error, SANDBOX_UNAVAILABLE, "%s", strerror(number));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     *channel = (struct sbx_channel)SBX_CHANNEL;
     channel->read_fd = channel->write_fd = sbx_take_fd(&fd);
     return SANDBOX_OK;
