@@ -4,6 +4,7 @@
 const os = require('node:os');
 const glue = require('./glue.js');
 
+const LINE_LIMIT = 64 << 20; /* characters of one line */
 const KEPT_BYTES = 1 << 20; /* what one stream holds that nobody reads, as bufferBytes by default */
 
 class Process extends glue.Process {
@@ -68,6 +69,10 @@ class Process extends glue.Process {
       const { kind } = event;
       if (!event.text.includes('\n')) {
         rest[kind] += event.text;
+        if (rest[kind].length > LINE_LIMIT) {
+          throw new glue.errors.LimitError(-12, `a line is longer than ${LINE_LIMIT} characters`, 'line-too-long',
+            '', 0, 0, this.id);
+        }
         continue;
       }
       const lines = (rest[kind] + event.text).split('\n');

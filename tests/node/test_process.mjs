@@ -106,6 +106,13 @@ print(json.dumps({"text": "שלום世界" * 60000}, ensure_ascii=False)); print
   assert.deepEqual(lines.slice(1), ['{}', '[1]']);
 });
 
+test('a line that does not end is an error, not all of the memory', async () => {
+  const process = await workspace.start("head -c 68000000 /dev/zero | tr '\\0' x; sleep 1000");
+  await assert.rejects(collect(process.lines()), { code: 'SANDBOX_LIMIT', reason: 'line-too-long' });
+  await process.kill('SIGKILL');
+  await process.close();
+});
+
 test('P156: blank lines stay', async () => {
   const { stdout } = await workspace.run("printf 'a\\n\\n\\nb\\r\\n\\n'", { encoding: 'utf8' });
   assert.equal(stdout, 'a\n\n\nb\r\n\n');
