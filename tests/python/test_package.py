@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 
 import pytest
@@ -49,12 +50,16 @@ def must(*words, cwd):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    made = tmp_path_factory.mktemp("package")
-    for folder in (made, *made.parents):  # commands of memory: run as another user
-        if folder.stat().st_uid == os.getuid() and "pytest" in folder.name:
-            folder.chmod(0o711)
-    yield made
-    end_platform(str(made / "platform"))
+    return tmp_path_factory.mktemp("package")
+
+
+@pytest.fixture(scope="module")
+def platform():
+    """A folder where the wheel itself starts a platform; its commands run as another user."""
+    made = tempfile.mkdtemp(prefix="sandbox-python-")
+    os.chmod(made, 0o711)
+    yield f"memory:{made}/socket"
+    end_platform(made)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +85,6 @@ def environment(place, name, interpreter=sys.executable):
 @pytest.fixture(scope="module")
 def wheel(place, checkout):
     python = environment(place, "builder")
-    (place / "platform").mkdir(mode=0o711)
     reached = command(python, "-m", "pip", "download", "-q", "--no-deps", "-d", place / "reached",
                       "meson-python", cwd=place)
     if reached.returncode != 0:
@@ -104,16 +108,16 @@ def test_the_wheel_holds_what_it_needs(wheel):
             assert info.external_attr >> 16 & 0o111 == 0o111, info.filename
 
 
-def try_it(python, place):
+def try_it(python, platform):
     # From a folder where nothing of the project lies, with warnings as errors.
-    out = must(python, "-W", "error", "-c", PROGRAM, f"memory:{place}/platform/socket", cwd="/")
+    out = must(python, "-W", "error", "-c", PROGRAM, platform, cwd="/")
     assert out == "memory kept\non\n"
 
 
-def test_a_wheel_in_a_new_environment(place, wheel):
+def test_a_wheel_in_a_new_environment(place, wheel, platform):
     python = environment(place, "user")
     must(python, "-m", "pip", "install", "-q", "--no-index", wheel, cwd="/")
-    try_it(python, place)
+    try_it(python, platform)
     version = must(python, "-m", "pip", "show", "libsandbox", cwd="/")
     assert f"Version: {wheel.name.split('-')[1]}\n" in version
 
@@ -141,7 +145,7 @@ def number(path):
     return tuple(int(part) for part in path.parents[1].name.split(".")[:2])
 
 
-def test_pip_install_with_the_newest_python(place, checkout, wheel):
+def test_pip_install_with_the_newest_python(place, checkout, platform):
     """Usually the wheel above must do; with --long."""
     interpreter = newest_python()
     if interpreter is None:
@@ -150,4 +154,4 @@ def test_pip_install_with_the_newest_python(place, checkout, wheel):
         pytest.skip("with --long only: it builds everything once more")
     python = environment(place, "newest", interpreter)
     must(python, "-m", "pip", "install", "-q", ".", cwd=checkout)
-    try_it(python, place)
+    try_it(python, platform)

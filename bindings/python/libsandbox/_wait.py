@@ -79,6 +79,9 @@ def how(timeout, cancel):
         return timeout
     if not isinstance(cancel, Cancel):
         raise TypeError("'cancel' must be a libsandbox.Cancel")
+    # The library looks when it has to wait, which it need not where there is always something.
+    if cancel.triggered:
+        raise Cancelled("cancelled by the caller")
     return timeout, cancel._handle
 
 
