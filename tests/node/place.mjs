@@ -18,7 +18,7 @@ export function count(usual, whole) {
 export function memoryPlatform() {
   const directory = fs.mkdtempSync(path.join(os.tmpdir(), 'sandbox-node-'));
   fs.chmodSync(directory, 0o711); /* commands run as another user */
-  after(() => end(directory));
+  process.on('exit', () => end(directory)); /* after every hook of the tests */
   return `memory:${directory}/socket`;
 }
 
