@@ -533,6 +533,12 @@ const uint8_t *agent_call_token(const struct agent_call *call)
     return call->has_token ? call->token : NULL;
 }
 
+const uint8_t *agent_call_pass(const struct agent_call *call)
+{
+    const struct agent_connection *connection = call->connection;
+    return connection != NULL && connection->over_tcp ? connection->pass : NULL;
+}
+
 bool agent_call_epoch(const struct agent_call *call, uint64_t *epoch)
 {
     *epoch = call->epoch;

@@ -24,6 +24,8 @@ enum agent_grpc_status {
 
 /* The token the caller sent, 32 bytes, or NULL. Borrowed. */
 const uint8_t *agent_call_token(const struct agent_call *call);
+/* Where the caller came over TCP: what he must send as a token, 32 bytes. NULL: he did not. */
+const uint8_t *agent_call_pass(const struct agent_call *call);
 /* False: the caller named no epoch. */
 bool agent_call_epoch(const struct agent_call *call, uint64_t *epoch);
 /* Sends a reply and finishes. */

@@ -13,7 +13,16 @@
 #define AGENT_TOKEN_BYTES 32
 
 struct agent_connection {
-    uv_pipe_t pipe;
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_pipe_t pipe;
+        uv_tcp_t tcp;
+    } peer;
+    bool over_tcp;
+    uint8_t pass[AGENT_TOKEN_BYTES]; /* over TCP: stands for the token on this connection alone */
+    struct agent_greeting *greeting; /* over TCP: until both sides have proven themselves */
+    bool listed;                     /* and counted */
     nghttp2_session *session;
     struct agent_call *calls;
     unsigned call_count;
@@ -73,10 +82,20 @@ void agent_call_keep_lent(struct agent_call *call);
 /* All of its output but what is promised already. */
 void agent_call_drop_output(struct agent_call *call);
 
+/*
+ * Of server.c, for tcp.c: a connection that is to be accepted; agent_connection_close() whatever
+ * becomes of it. NULL: no memory.
+ */
+struct agent_connection *agent_connection_new(bool over_tcp);
+/* From here on it speaks HTTP/2. */
+void agent_connection_begin(struct agent_connection *connection);
+
 /* Of server.c, for server_cut.c: the newest first, by `next`. */
 struct agent_connection *agent_connections(void);
 /* Its calls end in the loop's own time. Closing one twice does no harm. */
 void agent_connection_close(struct agent_connection *connection);
+/* The same at once for the peer too; what was not sent yet is lost. */
+void agent_connection_reset(struct agent_connection *connection);
 
 /* Of server.c, for call.c. */
 void agent_connection_due(struct agent_connection *connection);

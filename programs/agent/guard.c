@@ -124,6 +124,11 @@ uint64_t agent_uptime_ms(void)
 
 bool agent_guard_admit(struct agent_call *call, const struct agent_method *method)
 {
+    if (method->not_over_tcp && agent_call_pass(call) != NULL) {
+        agent_call_fail(call, AGENT_PERMISSION_DENIED, "not-over-tcp",
+                        "the life cycle is not served over TCP, where others could listen");
+        return false;
+    }
     if (method->always_allowed) {
         /* It judges its caller itself. */
     } else if (agent_guard.gate == SANDBOX__V1__GATE__GATE_NOT_OPENED) {
@@ -182,9 +187,12 @@ static bool judge_epoch(struct agent_call *call)
 bool agent_guard_has_token(const struct agent_call *call)
 {
     const uint8_t *given = agent_call_token(call);
+    const uint8_t *pass = agent_call_pass(call);
     uint8_t hash[SBX_DIGEST_BYTES];
     if (given == NULL)
         return false;
+    if (pass != NULL)
+        return sbx_equal_secret(given, pass, AGENT_TOKEN_SIZE);
     sbx_sha256(given, AGENT_TOKEN_SIZE, hash);
     return sbx_equal_secret(hash, agent_guard.token_hash, sizeof hash);
 }
@@ -299,28 +307,33 @@ const struct agent_method agent_guard_methods[] = {
     {.path = "/sandbox.v1.Guard/Open",
      .request = &sandbox__v1__open_request__descriptor,
      .message = agent_guard_open,
+     .not_over_tcp = true,
      .always_allowed = true,
      .passive = true},
     {.path = "/sandbox.v1.Guard/Quiesce",
      .request = &sandbox__v1__quiesce_request__descriptor,
      .message = agent_guard_quiesce,
      .gone = agent_guard_quiesce_gone,
+     .not_over_tcp = true,
      .always_allowed = true,
      .passive = true},
     {.path = "/sandbox.v1.Guard/Seal",
      .request = &sandbox__v1__seal_request__descriptor,
      .message = agent_guard_seal,
+     .not_over_tcp = true,
      .always_allowed = true,
      .passive = true},
     {.path = "/sandbox.v1.Guard/Prove",
      .request = &sandbox__v1__prove_request__descriptor,
      .message = agent_guard_prove,
+     .not_over_tcp = true,
      .always_allowed = true,
      .passive = true},
     {.path = "/sandbox.v1.Guard/PowerOff",
      .request = &sandbox__v1__power_off_request__descriptor,
      .message = agent_guard_power_off,
      .gone = agent_guard_power_off_gone,
+     .not_over_tcp = true,
      .always_allowed = true,
      .passive = true},
     {.path = "/sandbox.v1.Guard/Activity",

@@ -12,7 +12,9 @@
 #include "park.h"
 #include "processes.h"
 #include "repair.h"
+#include "tcp.h"
 #include "util/memory.h"
+#include "util/proof.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +37,7 @@ struct opening {
     uint32_t epoch, process_limit;
     uint64_t disk_limit, expires_in_ms;
     uint8_t workspace_id[AGENT_WORKSPACE_ID_SIZE];
-    uint8_t token_hash[SBX_DIGEST_BYTES];
+    uint8_t token_hash[SBX_DIGEST_BYTES], tcp_key[SBX_DIGEST_BYTES];
     bool restored;
     Sandbox__V1__OpenReply reply;
     /* Of a sealed agent, which takes more than a turn of the loop: */
@@ -180,7 +182,12 @@ static bool settle(struct agent_call *call, const Sandbox__V1__OpenRequest *requ
     out->restored = request->restored;
     memcpy(out->workspace_id, request->workspace_id.data, sizeof out->workspace_id);
     sbx_sha256(request->token.data, request->token.len, out->token_hash);
+    bool made = sbx_proof_key(request->token.data, out->tcp_key);
     sbx_wipe(request->token.data, request->token.len);
+    if (!made) {
+        agent_call_fail(call, AGENT_RESOURCE_EXHAUSTED, "no-memory", "the agent has no memory");
+        return false;
+    }
     out->reply = (Sandbox__V1__OpenReply)SANDBOX__V1__OPEN_REPLY__INIT;
     out->reply.hook_code = AGENT_HOOK_NONE;
     if (!settle_identity(call, request, &out->identity))
@@ -310,6 +317,8 @@ static void apply(struct opening *opening)
         guard->fence = opening->epoch;
     memcpy(guard->workspace_id, opening->workspace_id, sizeof guard->workspace_id);
     memcpy(guard->token_hash, opening->token_hash, sizeof guard->token_hash);
+    agent_tcp_open(opening->tcp_key);
+    sbx_wipe(opening->tcp_key, sizeof opening->tcp_key);
     guard->identity = opening->identity;
     guard->process_limit = opening->process_limit;
     guard->disk_limit = opening->disk_limit;

@@ -58,7 +58,9 @@ extern struct agent_guard agent_guard;
  * `closed` is the reason where the agent was never opened. A valid token raises the fence.
  */
 bool agent_guard_judge(struct agent_call *call, uint32_t epoch, const char *closed);
-/* Compares by the hash, which takes the same time however much is right. */
+/*
+ * By the hash, or over TCP by the connection's pass; takes the same time however much is right.
+ */
 bool agent_guard_has_token(const struct agent_call *call);
 /* From now on, or never. Keeps what is held back while the agent is sealed. */
 void agent_guard_expire_in(uint64_t expires_in_ms);

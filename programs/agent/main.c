@@ -8,6 +8,7 @@
 #include "loop.h"
 #include "relay.h"
 #include "server.h"
+#include "tcp.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ struct serve_options {
     const char *socket;
     const char *workspace;
     const char *seal; /* NULL: none */
+    const char *tcp;  /* NULL: none */
     bool init;
 };
 
@@ -40,7 +42,7 @@ int main(int argc, char **argv)
 static int usage(void)
 {
     fputs("usage: sandbox-agent serve --socket ADDRESS [--workspace DIR]\n"
-          "                           [--seal PATH] [--init]\n"
+          "                           [--seal PATH] [--tcp ADDRESS:PORT] [--init]\n"
           "       sandbox-agent relay ADDRESS\n"
           "       sandbox-agent health ADDRESS\n"
           "       sandbox-agent install DIRECTORY\n"
@@ -62,6 +64,10 @@ static int serve(int count, char **arguments)
     }
     if (options.seal != NULL && options.seal[0] != '/') {
         fprintf(stderr, "sandbox-agent: --seal '%s' is not an absolute path\n", options.seal);
+        return 1;
+    }
+    if (options.tcp != NULL && !agent_tcp_configure(options.tcp)) {
+        fprintf(stderr, "sandbox-agent: --tcp '%s' is not ADDRESS:PORT in numbers\n", options.tcp);
         return 1;
     }
     if (!agent_init_harden(options.init))
@@ -94,6 +100,8 @@ static bool parse(int count, char **arguments, struct serve_options *options)
             options->workspace = arguments[++at];
         else if (strcmp(arguments[at], "--seal") == 0 && has_value)
             options->seal = arguments[++at];
+        else if (strcmp(arguments[at], "--tcp") == 0 && has_value)
+            options->tcp = arguments[++at];
         else
             return false;
     }

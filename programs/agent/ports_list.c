@@ -3,6 +3,7 @@
 #include "call.h"
 #include "ports.h"
 #include "ports.pb-c.h"
+#include "tcp.h"
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -59,9 +60,11 @@ static void read_table(const char *path, struct ports *ports)
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return;
+    const unsigned own = agent_tcp_port();
     char line[512];
     while (ports->count < PORTS_MAX && fgets(line, sizeof line, file) != NULL) {
-        if (parse_line(line, &ports->found[ports->count]))
+        struct found *next = &ports->found[ports->count];
+        if (parse_line(line, next) && next->info.port != own)
             ports->count++;
     }
     fclose(file);

@@ -13,6 +13,7 @@
 #include "park.h"
 #include "ports.h"
 #include "processes.h"
+#include "tcp.h"
 #include "util/memory.h"
 #include "util/random.h"
 #include <errno.h>
@@ -142,6 +143,7 @@ static void stop_all(void)
 {
     agent_server_end_work();
     agent_ports_reset();
+    agent_tcp_close();
     agent_server_goodbye_others(sealing.call);
     agent_freeze_begin(on_frozen);
 }
@@ -244,6 +246,7 @@ static void on_kept(uv_work_t *work, int status)
     guard->sealed.stopped = sealing.stopped;
     guard->sealed.parked = sealing.report.parked;
     guard->sealed.connections_reset = agent_ports_resets() - guard->resets;
+    agent_tcp_forget_key();
     agent_server_close_others(sealing.call);
     agent_call_answer(sealing.call, &guard->sealed.base);
     agent_server_goodbye(sealing.call);
@@ -256,6 +259,7 @@ static void undo(void)
     if (sealing.written)
         (void)agent_seal_remove(agent_guard.seal_path);
     agent_process_resume_deadlines();
+    agent_tcp_open_again();
     (void)agent_seal_unpark();
     agent_freeze_end();
     agent_guard_resume_expiry();

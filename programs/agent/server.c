@@ -270,20 +270,40 @@ static bool make_protocol(void)
 
 static void on_connection(uv_stream_t *stream, int status)
 {
-    struct agent_connection *connection = status < 0 ? NULL : calloc(1, sizeof *connection);
+    struct agent_connection *connection = status < 0 ? NULL : agent_connection_new(false);
     if (connection == NULL)
         return;
-    uv_pipe_init(agent_loop(), &connection->pipe, 0);
-    connection->pipe.data = connection;
+    if (uv_accept(stream, &connection->peer.stream) == 0)
+        agent_connection_begin(connection);
+    else
+        agent_connection_close(connection);
+}
+
+struct agent_connection *agent_connection_new(bool over_tcp)
+{
+    struct agent_connection *connection = calloc(1, sizeof *connection);
+    if (connection == NULL)
+        return NULL;
+    if (over_tcp)
+        uv_tcp_init(agent_loop(), &connection->peer.tcp);
+    else
+        uv_pipe_init(agent_loop(), &connection->peer.pipe, 0);
+    connection->peer.handle.data = connection;
+    connection->over_tcp = over_tcp;
     connection->unsent.limit = GATHER_TARGET + FRAME_MAX + sizeof write_memory;
+    return connection;
+}
+
+void agent_connection_begin(struct agent_connection *connection)
+{
     connection->last_used_ms = uv_now(agent_loop());
     bool has_room = make_way();
     connection->next = connections;
     connections = connection;
+    connection->listed = true;
     connection_count++;
-    if (uv_accept(stream, (uv_stream_t *)&connection->pipe) != 0 || !has_room ||
-        !start_session(connection) ||
-        uv_read_start((uv_stream_t *)&connection->pipe, give_room, on_read) != 0)
+    if (!has_room || !start_session(connection) ||
+        uv_read_start(&connection->peer.stream, give_room, on_read) != 0)
         agent_connection_close(connection);
     else
         agent_connection_due(connection);
@@ -315,7 +335,7 @@ static bool start_session(struct agent_connection *connection)
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HEADER_LIST_MAX},
     };
     int fd = -1, size = SOCKET_BYTES;
-    uv_fileno((uv_handle_t *)&connection->pipe, &fd);
+    uv_fileno(&connection->peer.handle, &fd);
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     if (nghttp2_session_server_new2(&connection->session, callbacks, connection, options) != 0)
         return false;
@@ -432,7 +452,7 @@ static bool write_later(struct agent_connection *connection, size_t sent)
                                 (unsigned)sbx_bytes_size(&connection->unsent));
     connection->write.data = connection;
     connection->writing =
-        uv_write(&connection->write, (uv_stream_t *)&connection->pipe, &rest, 1, written) == 0;
+        uv_write(&connection->write, &connection->peer.stream, &rest, 1, written) == 0;
     return connection->writing;
 }
 
@@ -446,7 +466,7 @@ static void flush(struct agent_connection *connection)
             agent_connection_close(connection);
         if (size <= 0)
             break;
-        int sent = uv_try_write((uv_stream_t *)&connection->pipe, pieces, piece_count);
+        int sent = uv_try_write(&connection->peer.stream, pieces, piece_count);
         if (sent == UV_EAGAIN)
             sent = 0;
         if (sent < 0 || (sent < size && !write_later(connection, (size_t)sent)))
@@ -462,7 +482,17 @@ void agent_connection_close(struct agent_connection *connection)
     if (connection->closing)
         return;
     connection->closing = true;
-    uv_close((uv_handle_t *)&connection->pipe, on_closed);
+    uv_close(&connection->peer.handle, on_closed);
+}
+
+void agent_connection_reset(struct agent_connection *connection)
+{
+    if (connection->closing)
+        return;
+    if (connection->over_tcp && uv_tcp_close_reset(&connection->peer.tcp, on_closed) == 0)
+        connection->closing = true;
+    else
+        agent_connection_close(connection);
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -471,18 +501,21 @@ static void on_closed(uv_handle_t *handle)
     while (connection->calls != NULL)
         agent_call_close(connection->calls);
     struct agent_connection **link = &connections;
-    while (*link != connection)
+    while (connection->listed && *link != connection)
         link = &(*link)->next;
-    *link = connection->next;
+    if (connection->listed) {
+        *link = connection->next;
+        connection_count--;
+    }
     for (link = &due_connections; *link != NULL; link = &(*link)->next_due) {
         if (*link == connection) {
             *link = connection->next_due;
             break;
         }
     }
-    connection_count--;
     nghttp2_session_del(connection->session);
     sbx_bytes_free(&connection->unsent);
+    sbx_wipe(connection->pass, sizeof connection->pass);
     free(connection);
 }
 

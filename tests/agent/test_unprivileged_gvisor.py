@@ -11,10 +11,21 @@ import pytest
 
 from conftest import until
 from test_gvisor import RUNSC
+from test_ports import Stream
 from test_seal_gvisor import Kept
 
 pytestmark = pytest.mark.skipif(RUNSC is None or os.geteuid() != 0,
                                 reason="needs runsc and root")
+
+
+PORT = 7411  # the agent's own, at the Pod's address
+
+
+def dial(caller):
+    """A connection to it from inside, which stands."""
+    stream = Stream(caller, PORT)
+    next(stream.replies)
+    return stream
 
 
 class Pod(Kept):
@@ -31,6 +42,7 @@ class Pod(Kept):
                                         "source": "tmpfs", "options": ["mode=0777"]})
         process = described["process"]
         process["args"][process["args"].index("--seal") + 1] = "/sandbox/seal/seal"
+        process["args"] += ["--tcp", f"[::]:{PORT}"]
         process["user"] = {"uid": 1000, "gid": 1000}
         process["env"].append("HOME=/home/sandbox")
         process["noNewPrivileges"] = True
@@ -62,10 +74,13 @@ def test_what_was_sealed_without_root_is_restored_and_proven(pod):
     assert agent.run("head -c1 /proc/1/mem 2>&1 >/dev/null").exit.code == 1
     counter = agent.start("i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done")
     until(lambda: agent.list()[0].output_bytes > 20, "it counts")
+    # This runtime is lost if it is to save a TCP socket that somebody polls: the agent has none.
+    dialled = dial(agent)
 
     operation = pod.caller(token=b"t" * 32, epoch=2)
     assert operation.quiesce().unfinished == 0
     seal_hash = operation.seal().seal_hash
+    dialled.close()
     agent.close()
     operation.close()
     pod.relays_end()
@@ -86,6 +101,7 @@ def test_what_was_sealed_without_root_is_restored_and_proven(pod):
     known = next(one for one in newer.list() if one.id == counter).output_bytes
     until(lambda: next(one for one in newer.list() if one.id == counter).output_bytes > known + 20,
           "it counts on")
+    dial(newer).close()
     newer.close()
     # And it ends when the platform says so.
     subprocess.run(pod.runsc + ["kill", pod.name, "TERM"], check=True, timeout=60)

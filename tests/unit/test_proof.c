@@ -82,16 +82,16 @@ static sandbox_status meet(struct peer *peer, uint32_t timeout_ms, uint8_t pass[
     SBX_ON_EXIT(sbx_channel_end) struct sbx_channel channel = SBX_CHANNEL;
     struct sbx_wait wait = sbx_wait_alone(timeout_ms);
     socklen_t size = sizeof peer->address;
-    peer->address = (struct sockaddr_in){.sin_family = AF_INET,
-                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    peer->address =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     peer->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_eq(pipe(peer->stop), 0);
     ck_assert_int_eq(bind(peer->listener, (struct sockaddr *)&peer->address, size), 0);
     ck_assert_int_eq(getsockname(peer->listener, (struct sockaddr *)&peer->address, &size), 0);
     ck_assert_int_eq(listen(peer->listener, 1), 0);
     ck_assert_int_eq(pthread_create(&peer->thread, NULL, serve, peer), 0);
-    sandbox_status status = sbx_channel_connect_tcp(
-        &channel, (const struct sockaddr *)&peer->address, &wait, error);
+    sandbox_status status =
+        sbx_channel_connect_tcp(&channel, (const struct sockaddr *)&peer->address, &wait, error);
     ck_assert_int_eq(status, SANDBOX_OK);
     status = sbx_channel_prove(&channel, token, id, &wait, pass, error);
     sbx_channel_end(&channel);
@@ -143,12 +143,11 @@ START_TEST(an_address_where_nobody_listens_is_unavailable)
     struct sbx_channel channel = SBX_CHANNEL;
     struct sbx_wait wait = sbx_wait_alone(20000);
     sandbox_error error = {0};
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                  .sin_port = htons(1)};
-    ck_assert_int_eq(sbx_channel_connect_tcp(&channel, (const struct sockaddr *)&address, &wait,
-                                             &error),
-                     SANDBOX_UNAVAILABLE);
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(1)};
+    ck_assert_int_eq(
+        sbx_channel_connect_tcp(&channel, (const struct sockaddr *)&address, &wait, &error),
+        SANDBOX_UNAVAILABLE);
     ck_assert_str_eq(error.message, "Connection refused");
     ck_assert_int_eq(channel.read_fd, -1);
 }
