@@ -91,6 +91,16 @@ void sbx_session_identify(struct sbx_session *session, const uint8_t token[SBX_T
     pthread_mutex_unlock(&session->mutex);
 }
 
+void sbx_session_set_direct(struct sbx_session *session)
+{
+    session->direct = true;
+}
+
+bool sbx_session_is_direct(const struct sbx_session *session)
+{
+    return session->direct;
+}
+
 void sbx_session_break(struct sbx_session *session)
 {
     session->broken = true;

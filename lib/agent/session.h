@@ -39,6 +39,12 @@ bool sbx_session_is_alone(struct sbx_session *session);
 /* What every following call carries. Copied. */
 void sbx_session_identify(struct sbx_session *session, const uint8_t token[SBX_TOKEN_BYTES],
                           uint32_t epoch);
+/*
+ * The channel leads to the agent's own address, where a pass stands for the token and the life
+ * cycle is not served. Told once, before anybody else has the session.
+ */
+void sbx_session_set_direct(struct sbx_session *session);
+bool sbx_session_is_direct(const struct sbx_session *session);
 
 /*
  * One request, one answer. `method` is "/sandbox.v1.Guard/Open". `reply` is unpacked with

@@ -101,6 +101,7 @@ struct sbx_stream {
 struct sbx_session {
     struct sbx_loop *loop;
     atomic_uint references;
+    bool direct; /* see sbx_session_set_direct() */
 
     pthread_mutex_t mutex;
     bool alive;

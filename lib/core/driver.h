@@ -171,6 +171,18 @@ struct sbx_driver {
                               const struct sbx_wait *wait, struct sbx_channel *channel,
                               sandbox_error *error);
     /*
+     * Whether work is to go to the address that the instance itself has. NULL: never. Everything
+     * else goes over connect() all the same: there the agent's gate is moved, and secrets pass.
+     */
+    bool (*is_direct)(void *state);
+    /*
+     * A TCP connection to that address, on which nothing was said: whoever has it now need not be
+     * the agent. SANDBOX_UNAVAILABLE says what to do where nobody answers.
+     */
+    sandbox_status (*connect_direct)(void *state, const struct sbx_record *record,
+                                     const struct sbx_wait *wait, struct sbx_channel *channel,
+                                     sandbox_error *error);
+    /*
      * The expiry in the stored record is another one now. NULL: the platform itself ends nothing.
      * Not fenced: whoever may work in a workspace may prolong it.
      */

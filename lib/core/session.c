@@ -28,6 +28,11 @@ static sandbox_status look_again(sandbox_workspace *workspace, const struct sbx_
 static sandbox_status check_hello(struct sbx_session *session, const struct sbx_record *record,
                                   const struct sbx_wait *wait, sandbox_error *error);
 
+static bool wants_direct(const sandbox_client *client)
+{
+    return client->driver->is_direct != NULL && client->driver->is_direct(client->state);
+}
+
 sandbox_status sbx_workspace_check(sandbox_workspace *workspace, sandbox_error *error)
 {
     if (workspace == NULL)
@@ -37,6 +42,14 @@ sandbox_status sbx_workspace_check(sandbox_workspace *workspace, sandbox_error *
         return sbx_fail_for(error, SANDBOX_CLOSED, "workspace-deleted",
                             "the workspace '%s' was deleted", workspace->name);
     return status;
+}
+
+/* What brought the agent up may be another channel than the one that is meant for work. */
+static bool is_fit(const sandbox_workspace *workspace)
+{
+    return sbx_session_is_alive(workspace->session) &&
+           (workspace->borrowed || wants_direct(workspace->client) ==
+                                       sbx_session_is_direct(workspace->session));
 }
 
 struct sbx_loop *sbx_workspace_loop(sandbox_workspace *workspace)
@@ -53,7 +66,7 @@ sandbox_status sbx_workspace_session(sandbox_workspace *workspace, const struct 
     while (workspace->connecting && status == SANDBOX_OK)
         status = sbx_wait_condition(wait, &workspace->changed, &workspace->lock, error);
     if (status == SANDBOX_OK && workspace->session != NULL) {
-        if (sbx_session_is_alive(workspace->session)) {
+        if (is_fit(workspace)) {
             *out = sbx_session_keep(workspace->session);
             pthread_mutex_unlock(&workspace->lock);
             return SANDBOX_OK;
@@ -92,6 +105,7 @@ struct sbx_session *sbx_workspace_take_session(sandbox_workspace *workspace)
     struct sbx_session *taken = NULL;
     pthread_mutex_lock(&workspace->lock);
     if (workspace->session != NULL && !workspace->borrowed &&
+        !sbx_session_is_direct(workspace->session) &&
         sbx_session_is_alone(workspace->session) && sbx_session_is_alive(workspace->session))
         taken = sbx_take(workspace->session);
     pthread_mutex_unlock(&workspace->lock);
@@ -210,6 +224,49 @@ static sandbox_status connect_anew(sandbox_workspace *workspace, const struct sb
     }
 }
 
+static sandbox_status start(sandbox_client *client, const struct sbx_record *record,
+                            const uint8_t token[SBX_TOKEN_BYTES], const struct sbx_wait *wait,
+                            struct sbx_session **out, sandbox_error *error)
+{
+    struct sbx_channel channel = SBX_CHANNEL;
+    sandbox_status status =
+        client->driver->connect(client->state, record, wait, &channel, error);
+    if (status == SANDBOX_OK)
+        status = sbx_session_start(client->loop, &channel, out, error);
+    if (status == SANDBOX_OK)
+        sbx_session_identify(*out, token, record->epoch);
+    return status;
+}
+
+/* An address comes to somebody else: nothing is said there before both sides are proven. */
+static sandbox_status start_direct(sandbox_client *client, const struct sbx_record *record,
+                                   const uint8_t token[SBX_TOKEN_BYTES],
+                                   const struct sbx_wait *wait, struct sbx_session **out,
+                                   sandbox_error *error)
+{
+    SBX_ON_EXIT(sbx_channel_end) struct sbx_channel channel = SBX_CHANNEL;
+    uint8_t id[SBX_ID_BYTES] = {0}, pass[SBX_PROOF_PASS];
+    struct sbx_wait soon = sbx_wait_within(wait, HELLO_MS);
+    (void)sbx_id_parse(record->id, id);
+    sandbox_status status =
+        client->driver->connect_direct(client->state, record, wait, &channel, error);
+    if (status != SANDBOX_OK)
+        return status;
+    status = sbx_channel_prove(&channel, token, id, &soon, pass, error);
+    if (status == SANDBOX_TIMED_OUT && sbx_wait_check(wait, NULL) == SANDBOX_OK)
+        status = sbx_fail_for(error, SANDBOX_UNAVAILABLE, "agent-not-proven",
+                              "whoever answers at the address of '%s' does not say who he is",
+                              record->name);
+    if (status == SANDBOX_OK)
+        status = sbx_session_start(client->loop, &channel, out, error);
+    if (status == SANDBOX_OK) {
+        sbx_session_set_direct(*out);
+        sbx_session_identify(*out, pass, record->epoch);
+    }
+    sbx_wipe(pass, sizeof pass);
+    return status;
+}
+
 static sandbox_status connect_workspace(sandbox_workspace *workspace,
                                         const struct sbx_wait *wait, struct sbx_session **out,
                                         bool *changed, sandbox_error *error)
@@ -237,15 +294,11 @@ static sandbox_status connect_workspace(sandbox_workspace *workspace,
     if (status != SANDBOX_OK)
         return status;
 
-    struct sbx_channel channel = SBX_CHANNEL;
     struct sbx_session *session = NULL;
-    status = client->driver->connect(client->state, &record, wait, &channel, error);
+    status = wants_direct(client) ? start_direct(client, &record, token, wait, &session, error)
+                                  : start(client, &record, token, wait, &session, error);
     if (status == SANDBOX_OK)
-        status = sbx_session_start(client->loop, &channel, &session, error);
-    if (status == SANDBOX_OK) {
-        sbx_session_identify(session, token, record.epoch);
         status = check_hello(session, &record, wait, error);
-    }
     sbx_wipe(token, sizeof token);
     if (status == SANDBOX_OK) {
         *out = session;

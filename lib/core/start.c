@@ -129,9 +129,15 @@ sandbox_status sbx_start_renew(sandbox_client *client, struct sbx_record *record
 {
     uint8_t token[SBX_TOKEN_BYTES];
     struct sbx_opening opening = {.token = token, .keep_environment = true};
+    struct sbx_session *own = NULL;
     sandbox_status status = sbx_life_token(client, record, wait, token, error);
+    if (status == SANDBOX_OK && sbx_session_is_direct(session)) {
+        status = sbx_gate_connect(client, record, token, wait, &own, NULL, error);
+        session = own;
+    }
     if (status == SANDBOX_OK)
         status = sbx_gate_open(client, record, session, &opening, wait, NULL, error);
+    sbx_session_drop(own);
     sbx_wipe(token, sizeof token);
     return status;
 }

@@ -20,6 +20,7 @@ static void forget(void)
 
 static const struct {
     const char *rest, *context, *space, *pool;
+    bool direct;
 } good_ones[] = {
     {"//prod/agents?pool=standard", "prod", "agents", "standard"},
     {"//gke_p_europe-west4_c/agents?pool=p-1", "gke_p_europe-west4_c", "agents", "p-1"},
@@ -29,6 +30,9 @@ static const struct {
     {"///agents?pool=a", "", "agents", "a"},
     {"?pool=a", "", "", "a"},
     {"", "", "", ""},
+    {"//prod/agents?pool=a&channel=pod", "prod", "agents", "a", true},
+    {"//prod/agents?channel=pod&pool=a", "prod", "agents", "a", true},
+    {"//prod/agents?channel=exec&pool=a", "prod", "agents", "a"},
 };
 
 START_TEST(context_namespace_and_pool_are_told_apart)
@@ -38,6 +42,7 @@ START_TEST(context_namespace_and_pool_are_told_apart)
     ck_assert_str_eq(settings.context, good_ones[_i].context);
     ck_assert_str_eq(settings.space, good_ones[_i].space);
     ck_assert_str_eq(settings.pool, good_ones[_i].pool);
+    ck_assert_int_eq(settings.direct, good_ones[_i].direct);
 }
 END_TEST
 
@@ -53,6 +58,8 @@ static const struct {
     {"//prod/agents?pol=a", "pol=a"},
     {"//prod/agents?pool=a&pool=b", "twice"},
     {"//prod/agents?pool=a&", "pool=NAME"},
+    {"//prod/agents?pool=a&channel=tcp", "'tcp' is no channel"},
+    {"//prod/agents?pool=a&channel=", "channel=pod"},
     {"//pr%2/agents", "%25"},
     {"//pr%00od/agents", "%25"},
 };

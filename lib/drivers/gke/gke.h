@@ -32,12 +32,14 @@
 #define SBX_GKE_WRITE_ANNOTATION "sandbox.users.io/write"         /* on the record: which store */
 #define SBX_GKE_MANAGER "libsandbox"
 #define SBX_GKE_CONTAINER "workspace"
+#define SBX_GKE_PORT 7411 /* of the agent, at the Pod's own address */
 #define SBX_GKE_KEYS 16 /* secrets that are kept in memory */
 
 struct sbx_gke {
     struct sbx_kubernetes *cluster;
     char *context, *space, *pool; /* context "": in-cluster; pool "": none was given */
     char *title;                  /* for messages: "gke://CONTEXT/NAMESPACE" */
+    bool direct; /* channel=pod: work goes to the Pods' own addresses */
     uint32_t memory_mib, cpu_millis; /* that the pool's template sets; 0: none, or not to be seen */
     pthread_mutex_t lock;            /* of what follows */
     struct sbx_gke_key {
@@ -281,12 +283,24 @@ sandbox_status sbx_gke_discard(void *state, const struct sbx_record *record,
                                const struct sbx_wait *wait, sandbox_error *error);
 sandbox_status sbx_gke_destroy(void *state, const struct sbx_record *record,
                                const struct sbx_wait *wait, sandbox_error *error);
-sandbox_status sbx_gke_connect(void *state, const struct sbx_record *record,
-                               const struct sbx_wait *wait, struct sbx_channel *channel,
-                               sandbox_error *error);
+/* It has that UID and name. */
+bool sbx_gke_pod_is_recorded(const cJSON *pod, const struct sbx_gke_incarnation *recorded);
 /* The record's expiry was moved: the claim's end follows. */
 sandbox_status sbx_gke_renewed(void *state, const struct sbx_record *record,
                                const struct sbx_wait *wait, sandbox_error *error);
+
+/* ---- connect.c ---- */
+
+sandbox_status sbx_gke_connect(void *state, const struct sbx_record *record,
+                               const struct sbx_wait *wait, struct sbx_channel *channel,
+                               sandbox_error *error);
+bool sbx_gke_is_direct(void *state);
+/* SANDBOX_UNAVAILABLE "pod-unreachable": nobody answers at the Pod's address. */
+sandbox_status sbx_gke_connect_direct(void *state, const struct sbx_record *record,
+                                      const struct sbx_wait *wait, struct sbx_channel *channel,
+                                      sandbox_error *error);
+/* Of a Pod, IPv4 rather than IPv6; "" if it has none yet. Borrowed. */
+const char *sbx_gke_pod_address(const cJSON *pod);
 
 /* ---- snapshot*.c, restore.c ---- */
 

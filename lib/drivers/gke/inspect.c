@@ -1,13 +1,11 @@
-/* Looking at an instance, and reaching the agent in it. */
+/* Looking at an instance. */
 
 #include "drivers/gke/gke.h"
-#include "util/fail.h"
 #include "util/memory.h"
 #include <stdio.h>
 
 static void judge(const cJSON *sandbox, const cJSON *pod,
                   const struct sbx_gke_incarnation *recorded, struct sbx_instance *out);
-static bool is_recorded(const cJSON *pod, const struct sbx_gke_incarnation *recorded);
 static void add_event(struct sbx_gke *driver, const struct sbx_gke_incarnation *recorded,
                       const struct sbx_wait *wait, struct sbx_instance *out);
 static bool take_warning(void *user_data, const cJSON *event);
@@ -61,7 +59,7 @@ static void judge(const cJSON *sandbox, const cJSON *pod,
     } else if (suspends || going) {
         snprintf(out->detail, sizeof out->detail, "its Pod is being %s",
                  suspends ? "suspended" : "deleted");
-    } else if (!is_recorded(pod, recorded)) {
+    } else if (!sbx_gke_pod_is_recorded(pod, recorded)) {
         out->presence = SBX_PRESENCE_OTHER;
         (void)sbx_gke_incarnation_of(sandbox, pod, out->incarnation);
     } else if (restarts != recorded->restarts) {
@@ -74,7 +72,7 @@ static void judge(const cJSON *sandbox, const cJSON *pod,
     }
 }
 
-static bool is_recorded(const cJSON *pod, const struct sbx_gke_incarnation *recorded)
+bool sbx_gke_pod_is_recorded(const cJSON *pod, const struct sbx_gke_incarnation *recorded)
 {
     return recorded->uid[0] != '\0' && strcmp(sbx_gke_uid(pod), recorded->uid) == 0 &&
            strcmp(sbx_gke_text(pod, "metadata", "name", NULL), recorded->pod) == 0;
@@ -98,39 +96,4 @@ static bool take_warning(void *user_data, const cJSON *event)
         snprintf(out->detail, sizeof out->detail, "its Pod is gone: %.40s: %.90s",
                  sbx_json_text(event, "reason"), sbx_json_text(event, "message"));
     return true;
-}
-
-/*
- * The Pod is looked at first, for another one may bear its name now. Should it be replaced in
- * between, its agent is one that was never opened, and refuses what the session says.
- */
-sandbox_status sbx_gke_connect(void *state, const struct sbx_record *record,
-                               const struct sbx_wait *wait, struct sbx_channel *channel,
-                               sandbox_error *error)
-{
-    static const char *const argv[] = {"/sandbox/agent/sandbox-agent", "relay", "@sandbox-agent",
-                                       NULL};
-    struct sbx_gke *driver = state;
-    struct sbx_gke_incarnation recorded;
-    SBX_ON_EXIT(sbx_json_free) cJSON *pod = NULL;
-    sandbox_status status = SANDBOX_NOT_FOUND;
-    if (sbx_gke_incarnation_read(record->incarnation, &recorded))
-        status = sbx_kubernetes_get(driver->cluster, &sbx_gke_pods, driver->space, recorded.pod,
-                                    wait, &pod, error);
-    if (status != SANDBOX_OK && status != SANDBOX_NOT_FOUND)
-        return status;
-    bool runs = status == SANDBOX_OK && is_recorded(pod, &recorded) &&
-                sbx_gke_pod_restarts(pod) == recorded.restarts && !sbx_gke_pod_has_ended(pod) &&
-                sbx_gke_at(pod, "metadata", "deletionTimestamp", NULL) == NULL;
-    if (runs) {
-        struct sbx_exec_options options = {.space = driver->space,
-                                           .pod = recorded.pod,
-                                           .container = SBX_GKE_CONTAINER,
-                                           .argv = argv};
-        status = sbx_kubernetes_exec(driver->cluster, &options, wait, channel, error);
-    }
-    if (!runs || status == SANDBOX_NOT_FOUND)
-        return sbx_fail_for(error, SANDBOX_UNAVAILABLE, "no-instance",
-                            "the recorded instance of '%s' does not run", record->name);
-    return status;
 }

@@ -343,6 +343,36 @@ static bool fill_egress(const struct set_up *set_up, cJSON *policy)
            put_text(port, "protocol", "TCP") && put_number(port, "port", set_up->port);
 }
 
+/* The one way in, where there is one: to the agent, from Pods that say what they are. */
+static bool fill_ingress(const struct set_up *set_up, cJSON *policy)
+{
+    if (!set_up->settings.direct)
+        return policy != NULL;
+    cJSON *rule = add_to(part_of(policy, "ingress", NULL));
+    cJSON *from = rule == NULL ? NULL : add_to(cJSON_AddArrayToObject(rule, "from"));
+    cJSON *port = rule == NULL ? NULL : add_to(cJSON_AddArrayToObject(rule, "ports"));
+    return from != NULL && port != NULL &&
+           sbx_gke_put(from, set_up->account_space, "namespaceSelector", "matchLabels",
+                       "kubernetes.io/metadata.name", NULL) &&
+           sbx_gke_put(from, "true", "podSelector", "matchLabels", SBX_GKE_CLIENT_LABEL, NULL) &&
+           put_text(port, "protocol", "TCP") && put_number(port, "port", SBX_GKE_PORT);
+}
+
+/* The agent listens there too. */
+static bool fill_channel(const struct set_up *set_up, cJSON *container)
+{
+    char address[24];
+    if (!set_up->settings.direct)
+        return container != NULL;
+    snprintf(address, sizeof address, "[::]:%d", SBX_GKE_PORT);
+    cJSON *command = part_of(container, "command", NULL);
+    cJSON *port = container == NULL ? NULL : add_to(cJSON_AddArrayToObject(container, "ports"));
+    return command != NULL && port != NULL &&
+           cJSON_AddItemToArray(command, cJSON_CreateString("--tcp")) &&
+           cJSON_AddItemToArray(command, cJSON_CreateString(address)) &&
+           put_text(port, "name", "agent") && put_number(port, "containerPort", SBX_GKE_PORT);
+}
+
 static bool fill_pod_label(const struct set_up *set_up, cJSON *labels)
 {
     return put_text(labels, SBX_GKE_POOL_LABEL, set_up->settings.pool);
@@ -381,6 +411,8 @@ static bool fill_template(const struct set_up *set_up, cJSON *object)
     const char *key =
         options->own_nodes ? "cloud.google.com/machine-family" : "cloud.google.com/compute-class";
     return fill_egress(set_up, part_of(spec, "networkPolicy", NULL)) &&
+           fill_ingress(set_up, part_of(spec, "networkPolicy", NULL)) &&
+           fill_channel(set_up, container) &&
            fill_pod_label(set_up, part_of(metadata, "labels", NULL)) &&
            put_text(part_of(pod, "nodeSelector", NULL), key,
                     options->own_nodes ? options->machine_family : set_up->class_name) &&
@@ -404,7 +436,7 @@ static bool fill_network(const struct set_up *set_up, cJSON *object)
     cJSON *spec = part_of(object, "spec", NULL);
     return fill_pod_label(set_up,
                           part_of(part_of(spec, "podSelector", NULL), "matchLabels", NULL)) &&
-           fill_egress(set_up, spec);
+           fill_egress(set_up, spec) && fill_ingress(set_up, spec);
 }
 
 static bool fill(const struct set_up *set_up, enum sbx_gke_manifest_place place, cJSON *object)

@@ -125,9 +125,10 @@ const struct sbx_gke_manifest sbx_gke_manifest_texts[] = {
          account_text},
     [SBX_GKE_OF_NETWORK] =
         {&networks,
-         "Nothing comes in, nothing goes out but to the egress proxy; no DNS and "
-         "no metadata server.\n"
-         "The library's channel is the API server's exec, which needs none of it.",
+         "Nothing comes in but, with channel=pod, to the agent from Pods of the client's namespace "
+         "that carry the label sandbox.users.io/client: \"true\".\n"
+         "Nothing goes out but to the egress proxy; no DNS and no metadata server.\n"
+         "The API server's exec needs none of it.",
          network_text},
     [SBX_GKE_OF_CLASS] = {&classes,
                           "One machine family: a snapshot is restored only on the family it was "

@@ -1,4 +1,4 @@
-/* What a "gke:" URI says: gke://CONTEXT/NAMESPACE?pool=NAME. */
+/* What a "gke:" URI says: gke://CONTEXT/NAMESPACE?pool=NAME&channel=exec. */
 
 #include "drivers/gke/gke.h"
 #include "util/fail.h"
@@ -41,6 +41,7 @@ sandbox_status sbx_gke_settings_read(const char *rest, struct sbx_gke *out, sand
     out->context = sbx_take(settings.context);
     out->space = sbx_take(settings.space);
     out->pool = sbx_take(settings.pool);
+    out->direct = settings.direct;
     return SANDBOX_OK;
 }
 
@@ -74,18 +75,35 @@ static sandbox_status read_place(const char *text, size_t size, struct sbx_gke *
     return status;
 }
 
+/* The value of "NAME=value" with that name, not empty; NULL if it is another. */
+static const char *value_of(const char *text, size_t size, const char *name)
+{
+    size_t length = strlen(name);
+    return size > length && memcmp(text, name, length) == 0 ? text + length : NULL;
+}
+
 static sandbox_status read_parameter(const char *text, size_t size, struct sbx_gke *settings,
                                      sandbox_error *error)
 {
-    static const char pool[] = "pool=";
-    size_t name_size = sizeof pool - 1;
-    if (size <= name_size || memcmp(text, pool, name_size) != 0)
-        return sbx_fail(error, SANDBOX_INVALID,
-                        "a gke: URI takes pool=NAME after the '?', not '%.*s'",
-                        (int)(size < 64 ? size : 64), text);
-    if (settings->pool != NULL)
+    const char *value = value_of(text, size, "pool="), *end = text + size;
+    if (value != NULL && settings->pool != NULL)
         return sbx_fail(error, SANDBOX_INVALID, "the URI gives 'pool' twice");
-    return sbx_uri_decode(text + name_size, size - name_size, &settings->pool, error);
+    if (value != NULL)
+        return sbx_uri_decode(value, (size_t)(end - value), &settings->pool, error);
+    value = value_of(text, size, "channel=");
+    if (value == NULL)
+        return sbx_fail(error, SANDBOX_INVALID,
+                        "a gke: URI takes pool=NAME and channel=exec or channel=pod after the "
+                        "'?', not '%.*s'",
+                        (int)(size < 64 ? size : 64), text);
+    size_t length = (size_t)(end - value);
+    settings->direct = length == 3 && memcmp(value, "pod", length) == 0;
+    if (!settings->direct && (length != 4 || memcmp(value, "exec", length) != 0))
+        return sbx_fail(error, SANDBOX_INVALID,
+                        "'%.*s' is no channel: exec, through the API server, or pod, to the "
+                        "Pod's address inside the cluster",
+                        (int)(length < 64 ? length : 64), value);
+    return SANDBOX_OK;
 }
 
 static sandbox_status check(const struct sbx_gke *settings, sandbox_error *error)

@@ -5,6 +5,7 @@
 #include "drivers/gke/gke.h"
 
 #define SBX_GKE_POOL_LABEL  "sandbox.users.io/pool" /* on Pods: which policies are theirs */
+#define SBX_GKE_CLIENT_LABEL "sandbox.users.io/client" /* on Pods that use channel=pod */
 #define SBX_GKE_AGENT       "/sandbox/agent/sandbox-agent"
 #define SBX_GKE_KEYS_SECRET "sandbox-keys"
 #define SBX_GKE_RETENTION   8 /* of the PodSnapshotPolicy: the library removes its own before */

@@ -155,6 +155,7 @@ async def ended(process):
 class Body:
     """Of a Pod that is only an object; and what the real ones have in common."""
 
+    has_network = False  # that can be reached from outside
     can_freeze = False  # its processes themselves are the snapshot
 
     def __init__(self, runner, pod, container, directory):

@@ -1,6 +1,7 @@
 """Nodes' work: Pods that are started, restored, probed, watched, restarted and ended."""
 import asyncio
 
+import addresses
 import bodies
 import restores
 from errors import ApiError
@@ -24,6 +25,7 @@ class PodWorker:
         self.world, self.store, self.pod = world, world.store, pod
         self.key, self.uid = key_of(pod), pod["metadata"]["uid"]
         self.body, self.restarts, self.last = None, 0, None
+        self.address = None  # that can be connected to
         self.deleting, self.gone, self.finished = (asyncio.Event() for _ in range(3))
         self.left = None  # set where its processes go back to their snapshot, alive
         self.volumes = None  # of the container that ended last
@@ -94,6 +96,9 @@ class PodWorker:
         if self.body is None and not await self.start_fresh():
             return False
         self.body.holder = self
+        if self.body.has_network:
+            self.address = addresses.Address(lambda: self.body)
+            await self.address.open(addresses.port_of(bodies.container_of(self.pod)))
         self.tell_running(False)
         self.world.start(restores.tell(self.world, self.pod, choice, went_cold))
         await asyncio.sleep(0)
@@ -225,6 +230,8 @@ class PodWorker:
     async def finish(self):
         await self.deleting.wait()
         await asyncio.wait([self.main])
+        if self.address is not None:
+            self.address.close()
         strike = self.world.behaviours.strike("end", self.names())
         pod = self.current()
         if strike is not None and pod is not None:
@@ -269,7 +276,8 @@ class PodWorker:
             status.update(phase=phase, hostIP="10.128.0.2", qosClass="Burstable")
             status.setdefault("startTime", now())
             if phase != "Pending":
-                status["podIP"] = f"10.64.{number >> 8}.{number & 255}"
+                status["podIP"] = self.address.text if self.address else \
+                    f"10.64.{number >> 8}.{number & 255}"
                 status["podIPs"] = [{"ip": status["podIP"]}]
             if reason:
                 status.update(reason=reason, message=message)

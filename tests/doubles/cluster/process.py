@@ -79,6 +79,7 @@ class ProcessBody(bodies.Body):
         self.sessions = set()
         self.images = []  # the snapshots whose memory this is
         self.seal = None  # what the agent said when they were taken
+        self.has_network = bool(self.runner.is_root)
 
     async def start(self):
         """Goes on when the caller is cancelled: what it starts has to be found and ended."""
