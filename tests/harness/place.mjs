@@ -10,6 +10,7 @@ import { createRequire } from 'node:module';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 const require = createRequire(import.meta.url);
@@ -41,6 +42,14 @@ function uriIn(platform, folder) {
   const runsc = process.env.SANDBOX_RUNSC;
   return platform === 'memory' ? `memory:${folder}/socket`
     : `gvisor:${folder}/state${runsc === undefined ? '' : `?runsc=${runsc}`}`;
+}
+
+/** Tests that belong together, or, where `why` says why they cannot be run, one that is skipped. */
+export function suite(name, why, body) {
+  if (why)
+    test(name, { skip: why });
+  else
+    describe(name, body);
 }
 
 /** Makes one: `{uri, folder, close()}`. */
@@ -80,8 +89,8 @@ async function closePlace(uri, folder) {
 }
 
 /*
- * Not before: a call that is under way, and notices late that its workspace is gone, would start the
- * platform of memory: anew.
+ * Not before: a call that is under way, and notices late that its workspace is gone, would start
+ * the platform of memory: anew.
  */
 process.on('exit', () => {
   for (const folder of folders) {

@@ -7,10 +7,10 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import { after, before, describe, test } from 'node:test';
+import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { fromPackages, whyNoPackages } from './packages.mjs';
-import { Client, createHarnessProvider, eventually, freePorts, openPlace, platforms, whyNot }
+import { Client, createHarnessProvider, eventually, freePorts, openPlace, platforms, suite, whyNot }
   from './place.mjs';
 
 const hostProgram = fileURLToPath(new URL('host.mjs', import.meta.url));
@@ -19,7 +19,7 @@ const { HarnessAgent } = whyNoPackages ? {} : await fromPackages('@ai-sdk/harnes
 const clerk = whyNoPackages ? {} : await import('./clerk.mjs');
 
 for (const platform of platforms) {
-  describe(platform, { skip: whyNoPackages || whyNot[platform] }, () => {
+  suite(platform, whyNoPackages || whyNot[platform], () => {
     let place, client;
     before(async () => {
       place = await openPlace(platform);

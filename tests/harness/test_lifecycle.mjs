@@ -6,8 +6,8 @@
 import assert from 'node:assert/strict';
 import { readdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { after, before, describe, test } from 'node:test';
-import { Client, createHarnessProvider, openPlace, platforms, toHarnessSession, whyNot }
+import { after, before, test } from 'node:test';
+import { Client, createHarnessProvider, openPlace, platforms, suite, toHarnessSession, whyNot }
   from './place.mjs';
 
 test('making a provider opens nothing, and refuses options that make no sense', () => {
@@ -49,7 +49,7 @@ test('credentials that do not work are told as the harness wants them', async ()
 });
 
 for (const platform of platforms) {
-  describe(platform, { skip: whyNot[platform] }, () => {
+  suite(platform, whyNot[platform], () => {
     let place, client;
     before(async () => {
       place = await openPlace(platform);

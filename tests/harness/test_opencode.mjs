@@ -7,9 +7,10 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { after, before, describe, test } from 'node:test';
+import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { Client, eventually, freePorts, openPlace, toHarnessSession, whyNot } from './place.mjs';
+import { Client, eventually, freePorts, openPlace, suite, toHarnessSession, whyNot }
+  from './place.mjs';
 
 const program = process.env.SANDBOX_TEST_OPENCODE;
 const cli = process.env.SANDBOX_CLI;
@@ -17,7 +18,7 @@ const why = program ? whyNot.gvisor
   : 'SANDBOX_TEST_OPENCODE names no program: tools/opencode gets it';
 const [PORT] = await freePorts(1);
 
-describe('gvisor', { skip: why }, () => {
+suite('gvisor', why, () => {
   let place, client, workspace;
   const sandbox = (...words) => promisify(execFile)(cli, ['-u', place.uri, ...words]);
   before(async () => {

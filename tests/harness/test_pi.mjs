@@ -9,10 +9,10 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { fromPackages, packages, whyNoPackages } from './packages.mjs';
-import { createHarnessProvider, openPlace, whyNot } from './place.mjs';
+import { createHarnessProvider, openPlace, suite, whyNot } from './place.mjs';
 
 const why = whyNoPackages || whyNoPi() || whyNot.gvisor;
 
@@ -22,7 +22,7 @@ function whyNoPi() {
   return Number(process.versions.node.split('.')[0]) < 22 && 'pi needs Node 22 or newer';
 }
 
-describe('gvisor', { skip: why }, () => {
+suite('gvisor', why, () => {
   let place, model, agent;
   before(async () => {
     place = await openPlace('gvisor');

@@ -7,8 +7,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
-import { after, before, describe, test } from 'node:test';
-import { createHarnessProvider, freePorts, openPlace, platforms, textOf, whyNot }
+import { after, before, test } from 'node:test';
+import { createHarnessProvider, freePorts, openPlace, platforms, suite, textOf, whyNot }
   from './place.mjs';
 
 const [PORT, QUIET_PORT, OTHER_PORT] = await freePorts(3);
@@ -45,7 +45,7 @@ async function lineOf({ socket, head }) {
 }
 
 for (const platform of platforms) {
-  describe(platform, { skip: whyNot[platform] }, () => {
+  suite(platform, whyNot[platform], () => {
     let place, session, process;
     before(async () => {
       place = await openPlace(platform);

@@ -4,8 +4,8 @@
  */
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
-import { createHarnessProvider, eventually, openPlace, platforms, textOf, whyNot }
+import { after, before, test } from 'node:test';
+import { createHarnessProvider, eventually, openPlace, platforms, suite, textOf, whyNot }
   from './place.mjs';
 
 const NAMES = ['description', 'readFile', 'readBinaryFile', 'readTextFile', 'writeFile',
@@ -14,7 +14,7 @@ const MORE_NAMES = ['id', 'defaultWorkingDirectory', 'ports', 'getPortEndpoint',
   'stop', 'destroy', 'restricted'];
 
 for (const platform of platforms) {
-  describe(platform, { skip: whyNot[platform] }, () => {
+  suite(platform, whyNot[platform], () => {
     let place, provider, session, view;
     before(async () => {
       place = await openPlace(platform);
