@@ -80,6 +80,7 @@ void sbx_record_clear(struct sbx_record *record)
     sbx_free_strings(record->checks);
     free(record->snapshots);
     cJSON_Delete(record->json);
+    free(record->stored);
     *record = (struct sbx_record){0};
 }
 

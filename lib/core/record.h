@@ -78,6 +78,7 @@ struct sbx_record {
     int64_t created_ms, expires_ms;
     cJSON *json;            /* as it was read, for the fields we do not know */
     char version[SBX_VERSION_TEXT]; /* of the stored one; "" for one that is not stored yet */
+    char *stored;           /* its text, as it was loaded or stored under that version, or NULL */
 };
 
 void sbx_record_clear(struct sbx_record *record); /* frees what it holds, zeroes it */

@@ -13,7 +13,9 @@ sandbox_status sbx_store_add(sandbox_client *client, struct sbx_record *record,
 
 /*
  * Load, let `change` look and alter, store; again if somebody else was faster. `change` answers
- * anything but SANDBOX_OK to leave the record alone. `out` (NULL allowed) is the stored record.
+ * anything but SANDBOX_OK to leave the record alone. `out` (NULL allowed) is the stored record; one
+ * that was loaded or stored before is tried first, as it was stored then: if it is no longer so,
+ * the store fails and it is loaded after all.
  */
 typedef sandbox_status (*sbx_change)(struct sbx_record *record, void *user_data,
                                      sandbox_error *error);

@@ -234,8 +234,8 @@ def test_the_rights_are_those_that_the_source_uses(memory):
     for path in folder.glob("*.c"):
         if path.name.startswith(("doctor", "manifests")):
             continue  # these are people's, who have more rights
-        for verb, resource in re.findall(r"sbx_kubernetes_(\w+)\([^;{]*?&(sbx_gke_\w+)",
-                                         path.read_text("utf-8")):
+        text = path.read_text("utf-8").replace("sbx_gke_find(", "sbx_kubernetes_get(")
+        for verb, resource in re.findall(r"sbx_kubernetes_(\w+)\([^;{]*?&(sbx_gke_\w+)", text):
             used |= {(one, plurals[resource]) for one in VERBS.get(verb, ())}
     found = documents(memory.text("manifests", "gke", *WANTED))
     allowed = {(verb, resource)
@@ -417,8 +417,10 @@ def printed(cluster, *plurals):
 
 
 def looked_at(memory, path, *words, code=0):
-    return {(one["subject"], one["severity"]): one["text"]
-            for one in memory.json(*words, "doctor", "--from", path, code=code)}
+    found = {}
+    for one in memory.json(*words, "doctor", "--from", path, code=code):
+        found.setdefault((one["subject"], one["severity"]), []).append(one["text"])
+    return {key: "\n".join(texts) for key, texts in found.items()}
 
 
 def test_what_is_saved_holds_no_secret_and_is_ones_own(cluster, tmp_path):

@@ -29,13 +29,8 @@ sandbox_status sbx_gke_claim_get(struct sbx_gke *driver, const struct sbx_record
     char name[SBX_GKE_NAME];
     cJSON *found = NULL;
     sbx_gke_claim_name(record, name);
-    sandbox_status status = sbx_kubernetes_get(driver->cluster, &sbx_gke_claims, driver->space,
-                                               name, wait, &found, error);
-    if (status == SANDBOX_NOT_FOUND) {
-        *claim = NULL;
-        return SANDBOX_OK;
-    }
-    if (status == SANDBOX_OK && !sbx_gke_is_ours(found, record->id)) {
+    sandbox_status status = sbx_gke_find(driver, &sbx_gke_claims, name, wait, &found, error);
+    if (found != NULL && !sbx_gke_is_ours(found, record->id)) {
         cJSON_Delete(found);
         return sbx_fail_for(error, SANDBOX_CONFLICT, "not-ours",
                             "the SandboxClaim '%s' in '%s' was not made by the library", name,
@@ -166,23 +161,26 @@ sandbox_status sbx_gke_renewed(void *state, const struct sbx_record *record,
 }
 
 sandbox_status sbx_gke_claim_pin(struct sbx_gke *driver, const struct sbx_record *record,
-                                 const char *value, const struct sbx_wait *wait,
+                                 const char *value, const struct sbx_wait *wait, cJSON **claim,
                                  sandbox_error *error)
 {
     char name[SBX_GKE_NAME];
     SBX_ON_EXIT(sbx_json_free) cJSON *patch = cJSON_CreateObject();
-    SBX_ON_EXIT(sbx_json_free) cJSON *claim = NULL;
+    SBX_ON_EXIT(sbx_json_free) cJSON *patched = NULL;
     if (!sbx_gke_put(patch, value, "spec", "additionalPodMetadata", "annotations",
                      SBX_GKE_RESTORE_ANNOTATION, NULL))
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a request");
     sbx_gke_claim_name(record, name);
     sandbox_status status = sbx_kubernetes_patch(driver->cluster, &sbx_gke_claims, driver->space,
-                                                 name, "", patch, wait, &claim, error);
+                                                 name, "", patch, wait, &patched, error);
     if (status != SANDBOX_OK)
         return status;
-    return sbx_kubernetes_await(driver->cluster, &sbx_gke_sandboxes, driver->space,
-                                sbx_gke_text(claim, "status", "sandbox", "name", NULL), NULL,
-                                has_arrived, (void *)(uintptr_t)value, wait, NULL, error);
+    status = sbx_kubernetes_await(driver->cluster, &sbx_gke_sandboxes, driver->space,
+                                  sbx_gke_text(patched, "status", "sandbox", "name", NULL), NULL,
+                                  has_arrived, (void *)(uintptr_t)value, wait, NULL, error);
+    if (status == SANDBOX_OK && claim != NULL)
+        *claim = sbx_take(patched);
+    return status;
 }
 
 static bool has_arrived(void *user_data, const cJSON *object)
@@ -202,11 +200,9 @@ sandbox_status sbx_gke_claim_remove(struct sbx_gke *driver, const struct sbx_rec
     SBX_ON_EXIT(sbx_json_free) cJSON *claim = NULL;
     SBX_ON_EXIT(sbx_json_free) cJSON *sandbox = NULL;
     SBX_ON_EXIT(sbx_json_free) cJSON *pod = NULL;
-    sandbox_status status = sbx_gke_sandbox_of(driver, record, wait, &claim, &sandbox, error);
-    if (status == SANDBOX_OK)
+    sandbox_status status = sbx_gke_sandbox_find(driver, record, wait, &claim, &sandbox, error);
+    if (status == SANDBOX_OK && sandbox != NULL)
         status = sbx_gke_pod_of(driver, sandbox, wait, &pod, error);
-    if (status == SANDBOX_NOT_FOUND)
-        status = SANDBOX_OK;
     if (status != SANDBOX_OK || claim == NULL)
         return status;
     const char *name = sbx_gke_text(claim, "metadata", "name", NULL);

@@ -38,9 +38,7 @@ sandbox_status sbx_gke_fence(struct sbx_gke *driver, const struct sbx_record *re
     sandbox_status status;
     do {
         sbx_json_free(&seen);
-        status = sbx_gke_sandbox_of(driver, record, wait, NULL, &seen, error);
-        if (status == SANDBOX_NOT_FOUND)
-            status = SANDBOX_OK;
+        status = sbx_gke_sandbox_named(driver, record, wait, &seen, error);
         if (status != SANDBOX_OK)
             return status;
         const char *noted = sbx_gke_annotation(seen, SBX_GKE_EPOCH_ANNOTATION);

@@ -7,6 +7,7 @@
 #include "util/owner.h"
 #include <stdlib.h>
 
+#define LOOK_MS   10000u
 #define AGENTS    "agents.x-k8s.io"
 #define CLAIMS    "extensions.agents.x-k8s.io"
 #define SNAPSHOTS "podsnapshot.gke.io"
@@ -91,8 +92,6 @@ static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait,
     if (status == SANDBOX_OK)
         status = settle_names(driver, error);
     if (status == SANDBOX_OK)
-        status = sbx_gke_limits_read(driver, wait, error);
-    if (status == SANDBOX_OK)
         *state = sbx_take(driver);
     return status;
 }
@@ -121,12 +120,13 @@ static void close_driver(void *state)
 
 static bool can(void *state, sandbox_ability ability)
 {
-    const struct sbx_gke *driver = state;
+    const struct sbx_wait wait = sbx_wait_alone(LOOK_MS);
+    struct sbx_gke_limits limits = {0};
     switch (ability) {
     case SANDBOX_CAN_LIMIT_MEMORY: /* the pool's template does */
-        return driver->memory_mib != 0;
+        return sbx_gke_limits(state, &wait, &limits, NULL) == SANDBOX_OK && limits.memory_mib != 0;
     case SANDBOX_CAN_LIMIT_CPU:
-        return driver->cpu_millis != 0;
+        return sbx_gke_limits(state, &wait, &limits, NULL) == SANDBOX_OK && limits.cpu_millis != 0;
     case SANDBOX_CAN_LIMIT_PROCESSES: /* the agent does */
     case SANDBOX_CAN_USE_IMAGES:
     case SANDBOX_CAN_KEEP_MEMORY:

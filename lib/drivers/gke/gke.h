@@ -40,8 +40,11 @@ struct sbx_gke {
     char *context, *space, *pool; /* context "": in-cluster; pool "": none was given */
     char *title;                  /* for messages: "gke://CONTEXT/NAMESPACE" */
     bool direct; /* channel=pod: work goes to the Pods' own addresses */
-    uint32_t memory_mib, cpu_millis; /* that the pool's template sets; 0: none, or not to be seen */
-    pthread_mutex_t lock;            /* of what follows */
+    pthread_mutex_t lock; /* of what follows */
+    struct sbx_gke_limits {
+        bool is_known;
+        uint32_t memory_mib, cpu_millis; /* 0: none, or not to be seen */
+    } limits;                            /* that the pool's template sets */
     struct sbx_gke_key {
         uint32_t id; /* 0: none */
         uint8_t key[32];
@@ -111,6 +114,11 @@ const cJSON *sbx_gke_named(const cJSON *list, const char *name);
 /* Made by this library, and (NULL: whichever) for that workspace. */
 bool sbx_gke_is_ours(const cJSON *object, const char *workspace_id);
 
+/* One in the URI's namespace; NULL is stored, and `error` left alone, where it is not there. */
+sandbox_status sbx_gke_find(struct sbx_gke *driver, const struct sbx_resource *resource,
+                            const char *name, const struct sbx_wait *wait, cJSON **out,
+                            sandbox_error *error);
+
 /* ---- look.c: what objects say ---- */
 
 /* Borrowed; NULL if there is none of that type. */
@@ -137,6 +145,8 @@ bool sbx_gke_pod_has_ended(const cJSON *pod); /* Failed or Succeeded */
 uint32_t sbx_gke_pod_restarts(const cJSON *pod);
 /* What a Pod says of its trouble or its end; "" if nothing. */
 void sbx_gke_pod_trouble(const cJSON *pod, char *out, size_t size);
+/* The owner reference of what controls it, or NULL. Borrowed. */
+const cJSON *sbx_gke_controller(const cJSON *object);
 /* Whether `object` is controlled by the one with that UID. */
 bool sbx_gke_is_controlled_by(const cJSON *object, const char *uid);
 /* The name of a Sandbox's Pod. Borrowed. */
@@ -189,11 +199,11 @@ sandbox_status sbx_gke_pool_of(const struct sbx_gke *driver, const struct sbx_re
 sandbox_status sbx_gke_image_check(const struct sbx_record *record, const cJSON *pod,
                                    sandbox_error *error);
 /* What the record asks for is what the pool's template sets, else SANDBOX_UNSUPPORTED. */
-sandbox_status sbx_gke_limits_check(const struct sbx_gke *driver, const struct sbx_record *record,
-                                    sandbox_error *error);
-/* Reads the limits of the pool's template; what may not be seen or is not there is no limit. */
-sandbox_status sbx_gke_limits_read(struct sbx_gke *driver, const struct sbx_wait *wait,
-                                   sandbox_error *error);
+sandbox_status sbx_gke_limits_check(struct sbx_gke *driver, const struct sbx_record *record,
+                                    const struct sbx_wait *wait, sandbox_error *error);
+/* Of the pool's template, which is read once; what may not be seen or is not there is no limit. */
+sandbox_status sbx_gke_limits(struct sbx_gke *driver, const struct sbx_wait *wait,
+                              struct sbx_gke_limits *out, sandbox_error *error);
 
 /* ---- claim.c ---- */
 
@@ -215,10 +225,10 @@ sandbox_status sbx_gke_claim_keep(struct sbx_gke *driver, const struct sbx_recor
                                   const struct sbx_wait *wait, sandbox_error *error);
 /*
  * `value` of the annotation podsnapshot.gke.io/ps-name for the next Pod (NULL: none), set on the
- * claim, and waits until it has arrived at the Sandbox.
+ * claim, and waits until it has arrived at the Sandbox. `claim` (NULL allowed): as it is then.
  */
 sandbox_status sbx_gke_claim_pin(struct sbx_gke *driver, const struct sbx_record *record,
-                                 const char *value, const struct sbx_wait *wait,
+                                 const char *value, const struct sbx_wait *wait, cJSON **claim,
                                  sandbox_error *error);
 /* Deletes it and waits until it and what it owns is gone. What is not there is success. */
 sandbox_status sbx_gke_claim_remove(struct sbx_gke *driver, const struct sbx_record *record,
@@ -240,6 +250,14 @@ sandbox_status sbx_gke_await_gone(struct sbx_gke *driver, const struct sbx_resou
 sandbox_status sbx_gke_sandbox_of(struct sbx_gke *driver, const struct sbx_record *record,
                                   const struct sbx_wait *wait, cJSON **claim, cJSON **sandbox,
                                   sandbox_error *error);
+/* The same; NULL is stored if there is none, and that is no failure. */
+sandbox_status sbx_gke_sandbox_find(struct sbx_gke *driver, const struct sbx_record *record,
+                                    const struct sbx_wait *wait, cJSON **claim, cJSON **sandbox,
+                                    sandbox_error *error);
+/* That, asking for the one that the record names first: mostly it is that, and one request. */
+sandbox_status sbx_gke_sandbox_named(struct sbx_gke *driver, const struct sbx_record *record,
+                                     const struct sbx_wait *wait, cJSON **sandbox,
+                                     sandbox_error *error);
 /*
  * The Sandbox's Pod as it is now, one that is being deleted too; NULL is stored if there is none.
  */
@@ -262,15 +280,21 @@ sandbox_status sbx_gke_await_pod_gone(struct sbx_gke *driver,
  */
 sandbox_status sbx_gke_await_suspended(struct sbx_gke *driver, const cJSON *sandbox,
                                        const struct sbx_wait *wait, sandbox_error *error);
+/* What is known before a wait for a Pod; NULL: not known. */
+struct sbx_gke_seen {
+    const char *not_uid;           /* of a Pod that does not count; "": any does */
+    const cJSON *claim, *sandbox;  /* as the cluster answered last */
+};
+
 /*
- * Until the Sandbox runs a Pod whose UID is not `not_uid` ("": any) and whose readiness is told
+ * Until the Sandbox runs a Pod whose UID is not `not_uid` and whose readiness is told
  * for the present spec, with the record's image. `pod`: as it is then. Fails at once on what will
  * never be ready: SANDBOX_FAILED "pod-ended" (the Pod ended, or its container cannot start or
  * crashes) or "never-ready" (claim or Sandbox say so), SANDBOX_NOT_FOUND "no-such-pool",
  * SANDBOX_LIMIT "kubernetes-quota".
  */
 sandbox_status sbx_gke_await_ready(struct sbx_gke *driver, const struct sbx_record *record,
-                                   const char *not_uid, const struct sbx_wait *wait,
+                                   const struct sbx_gke_seen *known, const struct sbx_wait *wait,
                                    char incarnation[SBX_INCARNATION_TEXT], cJSON **pod,
                                    sandbox_error *error);
 sandbox_status sbx_gke_provision(void *state, const struct sbx_record *record,

@@ -57,9 +57,10 @@ sandbox_status sbx_gke_image_check(const struct sbx_record *record, const cJSON 
                         image, record->name);
 }
 
-sandbox_status sbx_gke_limits_check(const struct sbx_gke *driver, const struct sbx_record *record,
-                                    sandbox_error *error)
+sandbox_status sbx_gke_limits_check(struct sbx_gke *driver, const struct sbx_record *record,
+                                    const struct sbx_wait *wait, sandbox_error *error)
 {
+    struct sbx_gke_limits limits = {0};
     if (strcmp(record->user, "root") == 0)
         return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "no-root",
                             "on GKE a Pod's programs run as its own user without any rights, never "
@@ -68,18 +69,23 @@ sandbox_status sbx_gke_limits_check(const struct sbx_gke *driver, const struct s
         return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "no-disk-limit",
                             "disk_mib is not enforced on GKE; set ephemeral-storage in the pool's "
                             "template");
-    if (record->memory_mib != 0 && record->memory_mib != driver->memory_mib)
+    if (record->memory_mib == 0 && record->cpu_millis == 0)
+        return SANDBOX_OK;
+    sandbox_status status = sbx_gke_limits(driver, wait, &limits, error);
+    if (status != SANDBOX_OK)
+        return status;
+    if (record->memory_mib != 0 && record->memory_mib != limits.memory_mib)
         return sbx_fail_for(
             error, SANDBOX_UNSUPPORTED, "no-memory-limit",
             "the template of the pool '%s' sets the memory (%u MiB; 0: no limit, or "
             "not to be seen); leave memory_mib out, or take another pool",
-            driver->pool, driver->memory_mib);
-    if (record->cpu_millis != 0 && record->cpu_millis != driver->cpu_millis)
+            driver->pool, limits.memory_mib);
+    if (record->cpu_millis != 0 && record->cpu_millis != limits.cpu_millis)
         return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "no-cpu-limit",
                             "the template of the pool '%s' sets the processors (%u thousandths; 0: "
                             "no limit, or not to be seen); leave cpu_millis out, or take another "
                             "pool",
-                            driver->pool, driver->cpu_millis);
+                            driver->pool, limits.cpu_millis);
     return SANDBOX_OK;
 }
 
@@ -111,8 +117,8 @@ static uint32_t whole(double number)
     return number >= 1 && number < UINT32_MAX ? (uint32_t)number : 0;
 }
 
-sandbox_status sbx_gke_limits_read(struct sbx_gke *driver, const struct sbx_wait *wait,
-                                   sandbox_error *error)
+static sandbox_status read_limits(struct sbx_gke *driver, const struct sbx_wait *wait,
+                                  struct sbx_gke_limits *out, sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_json_free) cJSON *pool = NULL;
     SBX_ON_EXIT(sbx_json_free) cJSON *template = NULL;
@@ -136,7 +142,25 @@ sandbox_status sbx_gke_limits_read(struct sbx_gke *driver, const struct sbx_wait
         sbx_gke_at(template, "spec", "podTemplate", "spec", "containers", NULL);
     const cJSON *limits =
         sbx_gke_at(sbx_gke_named(containers, SBX_GKE_CONTAINER), "resources", "limits", NULL);
-    driver->memory_mib = whole(read_quantity(sbx_gke_at(limits, "memory", NULL)) / 1048576);
-    driver->cpu_millis = whole(read_quantity(sbx_gke_at(limits, "cpu", NULL)) * 1000);
+    out->memory_mib = whole(read_quantity(sbx_gke_at(limits, "memory", NULL)) / 1048576);
+    out->cpu_millis = whole(read_quantity(sbx_gke_at(limits, "cpu", NULL)) * 1000);
+    return SANDBOX_OK;
+}
+
+sandbox_status sbx_gke_limits(struct sbx_gke *driver, const struct sbx_wait *wait,
+                              struct sbx_gke_limits *out, sandbox_error *error)
+{
+    pthread_mutex_lock(&driver->lock);
+    *out = driver->limits;
+    pthread_mutex_unlock(&driver->lock);
+    if (out->is_known)
+        return SANDBOX_OK;
+    sandbox_status status = read_limits(driver, wait, out, error);
+    if (status != SANDBOX_OK)
+        return status;
+    out->is_known = true;
+    pthread_mutex_lock(&driver->lock);
+    driver->limits = *out;
+    pthread_mutex_unlock(&driver->lock);
     return SANDBOX_OK;
 }

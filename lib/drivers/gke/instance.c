@@ -20,30 +20,66 @@ static void undo(struct sbx_gke *driver, const struct sbx_record *record, bool m
 static sandbox_status end(struct sbx_gke *driver, const struct sbx_record *record,
                           const struct sbx_wait *wait, sandbox_error *error);
 
+sandbox_status sbx_gke_sandbox_find(struct sbx_gke *driver, const struct sbx_record *record,
+                                    const struct sbx_wait *wait, cJSON **claim, cJSON **sandbox,
+                                    sandbox_error *error)
+{
+    SBX_ON_EXIT(sbx_json_free) cJSON *found = NULL;
+    SBX_ON_EXIT(sbx_json_free) cJSON *owned = NULL;
+    *sandbox = NULL;
+    sandbox_status status = sbx_gke_claim_get(driver, record, wait, &found, error);
+    const char *name = sbx_gke_text(found, "status", "sandbox", "name", NULL);
+    if (status == SANDBOX_OK && *name != '\0')
+        status = sbx_gke_find(driver, &sbx_gke_sandboxes, name, wait, &owned, error);
+    if (status != SANDBOX_OK)
+        return status;
+    /* Two claims may want one Sandbox for a moment: it is its controller's. */
+    if (owned != NULL && sbx_gke_is_controlled_by(owned, sbx_gke_uid(found)))
+        *sandbox = sbx_take(owned);
+    if (claim != NULL)
+        *claim = sbx_take(found);
+    return SANDBOX_OK;
+}
+
 sandbox_status sbx_gke_sandbox_of(struct sbx_gke *driver, const struct sbx_record *record,
                                   const struct sbx_wait *wait, cJSON **claim, cJSON **sandbox,
                                   sandbox_error *error)
 {
-    SBX_ON_EXIT(sbx_json_free) cJSON *found = NULL;
-    SBX_ON_EXIT(sbx_json_free) cJSON *owned = NULL;
-    sandbox_status status = sbx_gke_claim_get(driver, record, wait, &found, error);
-    if (status != SANDBOX_OK)
-        return status;
-    const char *name = sbx_gke_text(found, "status", "sandbox", "name", NULL);
-    if (*name != '\0')
-        status = sbx_kubernetes_get(driver->cluster, &sbx_gke_sandboxes, driver->space, name, wait,
-                                    &owned, error);
-    if (status != SANDBOX_OK && status != SANDBOX_NOT_FOUND)
-        return status;
-    /* Two claims may want one Sandbox for a moment: it is its controller's. */
-    bool ours = owned != NULL && sbx_gke_is_controlled_by(owned, sbx_gke_uid(found));
-    if (claim != NULL)
-        *claim = sbx_take(found);
-    if (!ours)
+    sandbox_status status = sbx_gke_sandbox_find(driver, record, wait, claim, sandbox, error);
+    if (status == SANDBOX_OK && *sandbox == NULL)
         return sbx_fail_for(error, SANDBOX_NOT_FOUND, "no-instance", "'%s' has no Sandbox in '%s'",
                             record->name, driver->title);
-    *sandbox = sbx_take(owned);
-    return SANDBOX_OK;
+    return status;
+}
+
+/* The claim's name is made of the workspace's id, so no other workspace's is named so. */
+static bool is_of_claim(const cJSON *sandbox, const struct sbx_record *record)
+{
+    char name[SBX_GKE_NAME];
+    const cJSON *owner = sbx_gke_controller(sandbox);
+    sbx_gke_claim_name(record, name);
+    return strcmp(sbx_json_text(owner, "kind"), sbx_gke_claims.kind) == 0 &&
+           strcmp(sbx_json_text(owner, "name"), name) == 0;
+}
+
+sandbox_status sbx_gke_sandbox_named(struct sbx_gke *driver, const struct sbx_record *record,
+                                     const struct sbx_wait *wait, cJSON **sandbox,
+                                     sandbox_error *error)
+{
+    struct sbx_gke_incarnation of;
+    SBX_ON_EXIT(sbx_json_free) cJSON *found = NULL;
+    sandbox_status status = SANDBOX_OK;
+    /* While it is suspended there is no instance, and the Sandbox is that of its snapshot. */
+    const struct sbx_snapshot *snapshot = sbx_record_snapshot(record, record->snapshot);
+    const char *incarnation = record->incarnation;
+    if (*incarnation == '\0' && snapshot != NULL)
+        incarnation = snapshot->incarnation;
+    if (sbx_gke_incarnation_read(incarnation, &of))
+        status = sbx_gke_find(driver, &sbx_gke_sandboxes, of.sandbox, wait, &found, error);
+    if (status == SANDBOX_OK && !is_of_claim(found, record))
+        return sbx_gke_sandbox_find(driver, record, wait, NULL, sandbox, error);
+    *sandbox = sbx_take(found);
+    return status;
 }
 
 sandbox_status sbx_gke_pod_of(struct sbx_gke *driver, const cJSON *sandbox,
@@ -51,11 +87,11 @@ sandbox_status sbx_gke_pod_of(struct sbx_gke *driver, const cJSON *sandbox,
 {
     SBX_ON_EXIT(sbx_json_free) cJSON *found = NULL;
     *pod = NULL;
-    sandbox_status status = sbx_kubernetes_get(driver->cluster, &sbx_gke_pods, driver->space,
-                                               sbx_gke_pod_name(sandbox), wait, &found, error);
-    if (status == SANDBOX_OK && sbx_gke_is_controlled_by(found, sbx_gke_uid(sandbox)))
+    sandbox_status status =
+        sbx_gke_find(driver, &sbx_gke_pods, sbx_gke_pod_name(sandbox), wait, &found, error);
+    if (found != NULL && sbx_gke_is_controlled_by(found, sbx_gke_uid(sandbox)))
         *pod = sbx_take(found);
-    return status == SANDBOX_NOT_FOUND ? SANDBOX_OK : status;
+    return status;
 }
 
 sandbox_status sbx_gke_set_mode(struct sbx_gke *driver, const struct sbx_record *record,
@@ -103,13 +139,14 @@ sandbox_status sbx_gke_provision(void *state, const struct sbx_record *record,
 {
     struct sbx_gke *driver = state;
     bool made = false, begun = false;
-    sandbox_status status = sbx_gke_limits_check(driver, record, error);
+    sandbox_status status = sbx_gke_limits_check(driver, record, wait, error);
     if (status == SANDBOX_OK)
         status = sbx_gke_check_record(driver, record, wait, error);
     if (status == SANDBOX_OK)
         status = start(driver, record, wait, &made, &begun, error);
     if (status == SANDBOX_OK)
-        status = sbx_gke_await_ready(driver, record, "", wait, incarnation, NULL, error);
+        status = sbx_gke_await_ready(driver, record, &(struct sbx_gke_seen){.not_uid = ""}, wait,
+                                     incarnation, NULL, error);
     /* Whoever has taken over since has found no claim of ours to remove. */
     if (status == SANDBOX_OK)
         status = sbx_gke_check_record(driver, record, wait, error);
@@ -157,7 +194,7 @@ static sandbox_status start_again(struct sbx_gke *driver, const struct sbx_recor
                             "'%s' has an instance already, or one is being made; discard it first",
                             record->name);
     *begun = true;
-    status = sbx_gke_claim_pin(driver, record, "", wait, error);
+    status = sbx_gke_claim_pin(driver, record, "", wait, NULL, error);
     if (status == SANDBOX_OK)
         status = sbx_gke_set_mode(driver, record, "Running", wait, NULL, error);
     return status;

@@ -205,15 +205,20 @@ static bool tell_container(const cJSON *container, char *out, size_t size)
     return out[0] != '\0';
 }
 
-bool sbx_gke_is_controlled_by(const cJSON *object, const char *uid)
+const cJSON *sbx_gke_controller(const cJSON *object)
 {
     const cJSON *owner;
     cJSON_ArrayForEach(owner, sbx_gke_at(object, "metadata", "ownerReferences", NULL))
     {
         if (sbx_json_flag(owner, "controller"))
-            return *uid != '\0' && strcmp(sbx_json_text(owner, "uid"), uid) == 0;
+            return owner;
     }
-    return false;
+    return NULL;
+}
+
+bool sbx_gke_is_controlled_by(const cJSON *object, const char *uid)
+{
+    return *uid != '\0' && strcmp(sbx_json_text(sbx_gke_controller(object), "uid"), uid) == 0;
 }
 
 const char *sbx_gke_pod_name(const cJSON *sandbox)

@@ -89,6 +89,19 @@ const cJSON *sbx_gke_named(const cJSON *list, const char *name)
     return NULL;
 }
 
+sandbox_status sbx_gke_find(struct sbx_gke *driver, const struct sbx_resource *resource,
+                            const char *name, const struct sbx_wait *wait, cJSON **out,
+                            sandbox_error *error)
+{
+    sandbox_error why = {0};
+    *out = NULL;
+    sandbox_status status =
+        sbx_kubernetes_get(driver->cluster, resource, driver->space, name, wait, out, &why);
+    if (status != SANDBOX_OK && status != SANDBOX_NOT_FOUND && error != NULL)
+        *error = why;
+    return status == SANDBOX_NOT_FOUND ? SANDBOX_OK : status;
+}
+
 bool sbx_gke_is_ours(const cJSON *object, const char *workspace_id)
 {
     const cJSON *labels = sbx_gke_at(object, "metadata", "labels", NULL);

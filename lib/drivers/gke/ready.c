@@ -53,24 +53,24 @@ static bool is_suspended(void *user_data, const cJSON *sandbox)
  * Sandbox alone, since a Sandbox does not say that its Pod crashes again and again.
  */
 static sandbox_status await_all(struct sbx_gke *driver, const struct sbx_record *record,
-                                const char *not_uid, const struct sbx_wait *wait, cJSON **sandbox,
-                                cJSON **pod, sandbox_error *error)
+                                const struct sbx_gke_seen *known, const struct sbx_wait *wait,
+                                cJSON **sandbox, cJSON **pod, sandbox_error *error)
 {
     char name[SBX_GKE_NAME];
     SBX_ON_EXIT(sbx_json_free) cJSON *claim = NULL;
     SBX_ON_EXIT(sbx_json_free) cJSON *seen = NULL;
-    struct wanted wanted = {.not_uid = not_uid};
+    struct wanted wanted = {.not_uid = known->not_uid};
     sbx_gke_claim_name(record, name);
     sandbox_status status =
-        sbx_kubernetes_await(driver->cluster, &sbx_gke_claims, driver->space, name, NULL,
+        sbx_kubernetes_await(driver->cluster, &sbx_gke_claims, driver->space, name, known->claim,
                              has_sandbox, &wanted, wait, &claim, error);
     if (status == SANDBOX_OK && *sbx_gke_text(claim, "status", "sandbox", "name", NULL) == '\0')
         return refuse(claim, error);
     wanted.claim_uid = sbx_gke_uid(claim);
     if (status == SANDBOX_OK)
         status = sbx_kubernetes_await(driver->cluster, &sbx_gke_sandboxes, driver->space,
-                                      sbx_gke_text(claim, "status", "sandbox", "name", NULL), NULL,
-                                      has_pod, &wanted, wait, &seen, error);
+                                      sbx_gke_text(claim, "status", "sandbox", "name", NULL),
+                                      known->sandbox, has_pod, &wanted, wait, &seen, error);
     if (status == SANDBOX_OK && (seen == NULL || sbx_gke_is_hopeless(seen, (char[300]){0})))
         return refuse(seen, error);
     if (status == SANDBOX_OK)
@@ -89,13 +89,13 @@ static sandbox_status await_all(struct sbx_gke *driver, const struct sbx_record 
 }
 
 sandbox_status sbx_gke_await_ready(struct sbx_gke *driver, const struct sbx_record *record,
-                                   const char *not_uid, const struct sbx_wait *wait,
+                                   const struct sbx_gke_seen *known, const struct sbx_wait *wait,
                                    char incarnation[SBX_INCARNATION_TEXT], cJSON **pod,
                                    sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_json_free) cJSON *sandbox = NULL;
     SBX_ON_EXIT(sbx_json_free) cJSON *seen = NULL;
-    sandbox_status status = await_all(driver, record, not_uid, wait, &sandbox, &seen, error);
+    sandbox_status status = await_all(driver, record, known, wait, &sandbox, &seen, error);
     if (status == SANDBOX_TIMED_OUT)
         return explain(driver, record, error);
     if (status == SANDBOX_OK)

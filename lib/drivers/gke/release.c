@@ -68,5 +68,5 @@ static sandbox_status check_snapshot(struct sbx_gke *driver, const struct sbx_re
 sandbox_status sbx_gke_settled(void *state, const struct sbx_record *record,
                                const struct sbx_wait *wait, sandbox_error *error)
 {
-    return sbx_gke_claim_pin(state, record, NULL, wait, error);
+    return sbx_gke_claim_pin(state, record, NULL, wait, NULL, error);
 }

@@ -96,12 +96,14 @@ static sandbox_status start(struct sbx_gke *driver, const struct sbx_record *rec
 {
     struct sbx_gke_incarnation now;
     SBX_ON_EXIT(sbx_json_free) cJSON *sandbox = NULL;
+    SBX_ON_EXIT(sbx_json_free) cJSON *claim = NULL;
     SBX_ON_EXIT(sbx_json_free) cJSON *pod = NULL;
-    sandbox_status status = sbx_gke_claim_pin(driver, record, pod_snapshot, wait, error);
+    sandbox_status status = sbx_gke_claim_pin(driver, record, pod_snapshot, wait, &claim, error);
     if (status == SANDBOX_OK)
         status = sbx_gke_set_mode(driver, record, "Running", wait, &sandbox, error);
+    const struct sbx_gke_seen known = {of->uid, claim, sandbox};
     if (status == SANDBOX_OK)
-        status = sbx_gke_await_ready(driver, record, of->uid, wait, out->incarnation, &pod, error);
+        status = sbx_gke_await_ready(driver, record, &known, wait, out->incarnation, &pod, error);
     if (status != SANDBOX_OK)
         return status;
     sbx_gke_evidence_of(pod, pod_snapshot, out);

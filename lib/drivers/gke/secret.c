@@ -16,6 +16,7 @@
 static bool recall(struct sbx_gke *driver, uint32_t *key_id, uint8_t key[KEY_BYTES]);
 static void remember(struct sbx_gke *driver, uint32_t key_id, const uint8_t key[KEY_BYTES],
                      bool newest);
+static void remember_newest(struct sbx_gke *driver, const cJSON *secret);
 static sandbox_status load(struct sbx_gke *driver, const struct sbx_wait *wait, cJSON **secret,
                            sandbox_error *error);
 static sandbox_status make(struct sbx_gke *driver, const struct sbx_wait *wait, cJSON **secret,
@@ -39,7 +40,19 @@ sandbox_status sbx_gke_secret(void *state, uint32_t *key_id, uint8_t key[KEY_BYT
         status = read_key(secret, key_id, key, error);
     if (status == SANDBOX_OK)
         remember(driver, *key_id, key, newest);
+    if (status == SANDBOX_OK && !newest)
+        remember_newest(driver, secret);
     return status;
+}
+
+/* It will be asked for too, and stands in the same Secret. */
+static void remember_newest(struct sbx_gke *driver, const cJSON *secret)
+{
+    uint32_t key_id = 0;
+    uint8_t key[KEY_BYTES];
+    if (read_key(secret, &key_id, key, NULL) == SANDBOX_OK)
+        remember(driver, key_id, key, true);
+    sbx_wipe(key, sizeof key);
 }
 
 static bool recall(struct sbx_gke *driver, uint32_t *key_id, uint8_t key[KEY_BYTES])

@@ -55,7 +55,7 @@ sandbox_status sbx_gke_snapshot_prepare(void *state, const struct sbx_record *re
         status = sbx_gke_policy_check(driver, record, pod, wait, error);
     /* A resume that was cut short after its Open may have left it. */
     if (status == SANDBOX_OK && sbx_gke_annotation(pod, SBX_GKE_RESTORE_ANNOTATION)[0] != '\0')
-        status = sbx_gke_claim_pin(driver, record, NULL, wait, error);
+        status = sbx_gke_claim_pin(driver, record, NULL, wait, NULL, error);
     return status;
 }
 
@@ -126,13 +126,10 @@ sandbox_status sbx_gke_taken_find(struct sbx_gke *driver, const struct sbx_recor
         status = sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a trigger");
     const char *name = sbx_gke_trigger_made(out->trigger);
     if (status == SANDBOX_OK && name[0] != '\0')
-        status = sbx_kubernetes_get(driver->cluster, &sbx_gke_snapshots, driver->space, name, wait,
-                                    &out->pod_snapshot, error);
+        status = sbx_gke_find(driver, &sbx_gke_snapshots, name, wait, &out->pod_snapshot, error);
     /* The trigger is gone, or does not say yet what it made. */
     else if (status == SANDBOX_OK)
         status = find_by_label(driver, record, snapshot_id, wait, &out->pod_snapshot, error);
-    if (status == SANDBOX_NOT_FOUND)
-        return SANDBOX_OK;
     if (status != SANDBOX_OK)
         sbx_gke_taken_clear(out);
     return status;

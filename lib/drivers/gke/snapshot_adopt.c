@@ -66,11 +66,10 @@ static sandbox_status is_replaceable(struct sbx_gke *driver, const struct sbx_sn
     *replaceable = false;
     if (!sbx_gke_incarnation_read(snapshot->incarnation, &of))
         return SANDBOX_OK;
-    sandbox_status status = sbx_kubernetes_get(driver->cluster, &sbx_gke_pods, driver->space,
-                                               of.pod, wait, &pod, error);
-    *replaceable = status == SANDBOX_OK && strcmp(sbx_gke_uid(pod), of.uid) == 0 &&
+    sandbox_status status = sbx_gke_find(driver, &sbx_gke_pods, of.pod, wait, &pod, error);
+    *replaceable = pod != NULL && strcmp(sbx_gke_uid(pod), of.uid) == 0 &&
                    sbx_gke_at(pod, "metadata", "deletionTimestamp", NULL) == NULL;
-    return status == SANDBOX_NOT_FOUND ? SANDBOX_OK : status;
+    return status;
 }
 
 sandbox_status sbx_gke_snapshot_adopt(void *state, const struct sbx_record *record,

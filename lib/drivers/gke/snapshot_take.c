@@ -19,7 +19,7 @@ struct taking {
     struct sbx_snapshot *snapshot;
     const struct sbx_wait *wait;
     struct sbx_gke_incarnation of;
-    cJSON *claim;
+    cJSON *sandbox;
     char trigger_name[SBX_GKE_NAME];
     struct sbx_gke_taken taken;
     bool too_early; /* the node's snapshot agent is not up yet */
@@ -59,29 +59,26 @@ sandbox_status sbx_gke_snapshot_take(void *state, const struct sbx_record *recor
     else if (begun)
         give_up(&taking, status);
     sbx_gke_taken_clear(&taking.taken);
-    cJSON_Delete(taking.claim);
+    cJSON_Delete(taking.sandbox);
     return status;
 }
 
-/* The very instance that was sealed, and its claim. */
+/* The very instance that was sealed. */
 static sandbox_status begin(struct taking *taking, sandbox_error *error)
 {
     struct sbx_gke *driver = taking->driver;
     const struct sbx_record *record = taking->record;
-    SBX_ON_EXIT(sbx_json_free) cJSON *sandbox = NULL;
     SBX_ON_EXIT(sbx_json_free) cJSON *pod = NULL;
     sandbox_error left = {0};
     if (taking->snapshot->kind != SANDBOX_KEEP_MEMORY)
         return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "keep-files",
                             "the files of '%s' alone cannot be kept on gke:", record->name);
-    sandbox_status status = sbx_gke_fence(driver, record, taking->wait, &sandbox, error);
+    sandbox_status status = sbx_gke_fence(driver, record, taking->wait, &taking->sandbox, error);
     if (status == SANDBOX_OK && !sbx_gke_incarnation_read(record->incarnation, &taking->of))
         return sbx_fail_for(error, SANDBOX_UNAVAILABLE, "instance-gone",
                             "the record of '%s' names no Pod", record->name);
-    if (status == SANDBOX_OK)
-        status = sbx_gke_claim_get(driver, record, taking->wait, &taking->claim, error);
-    if (status == SANDBOX_OK && sandbox != NULL)
-        status = sbx_gke_pod_of(driver, sandbox, taking->wait, &pod, error);
+    if (status == SANDBOX_OK && taking->sandbox != NULL)
+        status = sbx_gke_pod_of(driver, taking->sandbox, taking->wait, &pod, error);
     if (status != SANDBOX_OK)
         return status;
     if (pod == NULL || strcmp(sbx_gke_uid(pod), taking->of.uid) != 0 ||
@@ -120,13 +117,14 @@ static sandbox_status attempt(struct taking *taking, int number, sandbox_error *
     return status;
 }
 
-/* Whoever deletes the claim deletes its triggers. */
-static bool put_owner(cJSON *object, const cJSON *claim)
+/* Whoever deletes the claim, which controls the Sandbox, deletes its triggers. */
+static bool put_owner(cJSON *object, const cJSON *sandbox)
 {
+    const cJSON *claim = sbx_gke_controller(sandbox);
     cJSON *owner = sbx_gke_object(&sbx_gke_claims, "");
     sbx_json_remove(owner, "metadata");
-    bool made = sbx_gke_put(owner, sbx_gke_text(claim, "metadata", "name", NULL), "name", NULL) &&
-                sbx_gke_put(owner, sbx_gke_uid(claim), "uid", NULL);
+    bool made = sbx_gke_put(owner, sbx_json_text(claim, "name"), "name", NULL) &&
+                sbx_gke_put(owner, sbx_json_text(claim, "uid"), "uid", NULL);
     cJSON *metadata = cJSON_GetObjectItemCaseSensitive(object, "metadata");
     cJSON *owners = cJSON_AddArrayToObject(metadata, "ownerReferences");
     if (made && cJSON_AddItemToArray(owners, owner))
@@ -141,7 +139,7 @@ static cJSON *describe(const struct taking *taking)
     if (sbx_gke_put_labels(object, taking->record->id) &&
         sbx_gke_put(object, taking->snapshot->id, "metadata", "labels", SBX_GKE_SNAPSHOT, NULL) &&
         sbx_gke_put(object, taking->of.pod, "spec", "targetPod", NULL) &&
-        put_owner(object, taking->claim))
+        put_owner(object, taking->sandbox))
         return object;
     cJSON_Delete(object);
     return NULL;
@@ -239,9 +237,8 @@ static void give_up(struct taking *taking, sandbox_status status)
     struct sbx_wait alone = sbx_wait_alone(GIVE_UP_MS);
     if (status == SANDBOX_CONFLICT)
         return;
-    sandbox_status found = sbx_kubernetes_get(driver->cluster, &sbx_gke_pods, driver->space,
-                                              taking->of.pod, &alone, &pod, &left);
-    bool there = found == SANDBOX_OK && strcmp(sbx_gke_uid(pod), taking->of.uid) == 0;
+    sandbox_status found = sbx_gke_find(driver, &sbx_gke_pods, taking->of.pod, &alone, &pod, &left);
+    bool there = pod != NULL && strcmp(sbx_gke_uid(pod), taking->of.uid) == 0;
     if (there)
         found = sbx_gke_take_away(driver, taking->record, taking->snapshot->id, GIVE_UP_MS, &alone,
                                   &left);
