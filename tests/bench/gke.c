@@ -5,6 +5,8 @@
  *     bench-gke URI command ROUNDS    /bin/true over a channel that is there
  *     bench-gke URI many COUNT WIDTH  so many workspaces by one client, WIDTH at a time: seconds of
  *                                     each, then what this process took
+ *     bench-gke URI watched COUNT     holds the COUNT workspaces WATCHED-00000… that are there, and
+ *                                     listens to all of them
  *
  * A line each: a name and a number. It deletes what it made.
  */
@@ -32,6 +34,8 @@ struct crowd {
 static void measure_sleep(sandbox_client *client, int rounds);
 static void measure_command(sandbox_client *client, int rounds);
 static void measure_many(sandbox_client *client, int count, int width);
+static void measure_watched(sandbox_client *client, int count);
+static void print_usage(void);
 static void run_crowd(struct crowd *crowd, int width);
 static void *work(void *data);
 
@@ -57,7 +61,8 @@ int main(int argument_count, char **arguments)
     int width = argument_count == 5 ? (int)strtol(arguments[4], NULL, 10) : 1;
     if (count < 1 || width < 1 || width > WIDTH_MAX) {
         fprintf(stderr, "usage: bench-gke URI sleep|command ROUNDS\n"
-                        "       bench-gke URI many COUNT WIDTH\n");
+                        "       bench-gke URI many COUNT WIDTH\n"
+                        "       bench-gke URI watched COUNT\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -69,6 +74,8 @@ int main(int argument_count, char **arguments)
         measure_sleep(client, count);
     else if (strcmp(part, "command") == 0)
         measure_command(client, count);
+    else if (strcmp(part, "watched") == 0)
+        measure_watched(client, count);
     else
         measure_many(client, count, width);
     sandbox_client_free(client);
@@ -138,12 +145,8 @@ static void measure_many(sandbox_client *client, int count, int width)
     double took = now() - began;
     for (int each = 0; each < count; each++)
         printf("create %.6f\n", crowd.seconds[each]);
-    struct rusage used;
-    getrusage(RUSAGE_SELF, &used);
     printf("all %.6f\n", took);
-    printf("processor %.6f\n", (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-                                   (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6);
-    printf("memory-kib %ld\n", used.ru_maxrss);
+    print_usage();
     /* Whoever measures looks at the double's counters now, and closes our input. */
     printf("made 1\n");
     (void)getchar();
@@ -154,6 +157,46 @@ static void measure_many(sandbox_client *client, int count, int width)
     pthread_mutex_destroy(&crowd.lock);
     free(crowd.workspaces);
     free(crowd.seconds);
+}
+
+static void measure_watched(sandbox_client *client, int count);
+static void print_usage(void);
+/* Found, listened to, and listed: all that is held of a workspace that nobody works in. */
+static void measure_watched(sandbox_client *client, int count)
+{
+    sandbox_error error;
+    sandbox_watch *watch = NULL;
+    sandbox_workspace_list *list = NULL;
+    sandbox_workspace **held = calloc((size_t)count, sizeof *held);
+    if (held == NULL)
+        exit(1);
+    check(sandbox_client_watch(client, &watch, &error), &error, "watch");
+    double began = now();
+    for (int each = 0; each < count; each++) {
+        char name[32];
+        snprintf(name, sizeof name, "watched-%05d", each);
+        check(sandbox_workspace_find(client, name, NULL, &held[each], &error), &error, "find");
+    }
+    printf("found %.6f\n", now() - began);
+    print_usage();
+    began = now();
+    check(sandbox_workspace_list_all(client, NULL, NULL, &list, &error), &error, "list");
+    printf("listed %.6f\n", now() - began);
+    print_usage();
+    sandbox_workspace_list_free(list);
+    for (int each = 0; each < count; each++)
+        sandbox_workspace_free(held[each]);
+    free(held);
+    sandbox_watch_free(watch);
+}
+
+static void print_usage(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    printf("processor %.6f\n", (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                                   (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6);
+    printf("memory-kib %ld\n", used.ru_maxrss);
 }
 
 static void run_crowd(struct crowd *crowd, int width)

@@ -168,6 +168,27 @@ def many_rows(build, python, claims):
     return rows + [[name, *(one and show(one) or "" for one in columns)] for name, show in kinds]
 
 
+def watched_rows(build, count):
+    """Copies of one record: a workspace that nobody works in is that, and a handle."""
+    with Double(build) as double:
+        double.run(str(build / "programs/cli/sandbox"), "-u", URI, "create", "watched")
+        one = double.tell(do="objects", resource="configmaps")["objects"][0]
+        record = json.loads(one["data"]["record"])
+        for number in range(count):
+            name, made = f"watched-{number:05}", {**record, "id": f"{number:032x}"}
+            double.tell(do="put", resource="configmaps", namespace="workspaces", object={
+                "metadata": {"name": f"sandbox-record-{name}", "namespace": "workspaces",
+                             "labels": {**one["metadata"]["labels"],
+                                        "sandbox.users.io/workspace": made["id"]}},
+                "data": {"record": json.dumps({**made, "name": name})}})
+        done = double.run(str(build / "tests/bench/bench-gke"), URI, "watched", str(count))
+    found = numbers(done.stdout)
+    rows = [[f"{count:,} workspaces, held and listened to by one process", "found", "listed too"]]
+    rows.append(["seconds", *(shown(found[what][0]) for what in ("found", "listed"))])
+    rows.append(["memory of the process", *(f"{kib / 1024:.0f} MiB" for kib in found["memory-kib"])])
+    return rows
+
+
 def command_rows(build, rounds):
     kubectl, theirs = shutil.which("kubectl"), []
     with Double(build) as double:
@@ -329,6 +350,7 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("rounds", type=int)
     parser.add_argument("claims", type=int)
+    parser.add_argument("--watched", type=int, default=10000)
     parser.add_argument("--markdown", action="store_true")
     wanted = parser.parse_args()
     made = subprocess.run([ROOT / "tools/upstream-clients"], text=True, capture_output=True,
@@ -339,6 +361,7 @@ def main():
     print_table(sleep_rows(wanted.build, python, wanted.rounds), wanted.markdown)
     print_table(command_rows(wanted.build, wanted.rounds), wanted.markdown)
     print_table(many_rows(wanted.build, python, wanted.claims), wanted.markdown)
+    print_table(watched_rows(wanted.build, wanted.watched), wanted.markdown)
     if shutil.which("kubectl"):
         print_table(story_rows(wanted.build, python), wanted.markdown)
 
