@@ -1,6 +1,7 @@
 """Waits: with others, cancelled, interrupted, at the end of the program, and over a fork."""
 
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -20,7 +21,7 @@ def test_threads_wait_side_by_side(workspace):
     turns = 0
     while any(thread.is_alive() for thread in threads):
         turns += 1
-    assert time.monotonic() - began < 4 and turns > 1000
+    assert time.monotonic() - began < 6 and turns > 1000  # one by one it were 8 s
     for thread in threads:
         thread.join()
 
@@ -70,8 +71,8 @@ def test_cancel_ends_any_wait_soon(own, name):
 def in_the_library(thread):
     """Whether it sleeps in the kernel: Python's part of a call takes no time."""
     try:
-        stat = open(f"/proc/self/task/{thread.native_id}/stat").read()
-    except (OSError, TypeError):
+        stat = pathlib.Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
+    except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] == "S"
 
