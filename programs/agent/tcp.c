@@ -38,6 +38,7 @@ static bool has_key;
 static struct agent_greeting *greetings;
 static unsigned greeting_count;
 
+static void cut_all(void);
 static void on_connection(uv_stream_t *stream, int status);
 static bool greet(struct agent_connection *connection);
 static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *room);
@@ -75,7 +76,7 @@ void agent_tcp_open(const uint8_t new_key[SBX_DIGEST_BYTES])
     if (place.any.sa_family == AF_UNSPEC)
         return;
     if (has_key && !sbx_equal_secret(key, new_key, sizeof key))
-        agent_tcp_close();
+        cut_all();
     memcpy(key, new_key, sizeof key);
     has_key = true;
     agent_tcp_open_again();
@@ -116,6 +117,11 @@ void agent_tcp_close(void)
 {
     if (listener != NULL)
         uv_close((uv_handle_t *)sbx_take(listener), on_closed);
+    cut_all();
+}
+
+static void cut_all(void)
+{
     while (greetings != NULL)
         refuse(greetings);
     for (struct agent_connection *at = agent_connections(); at != NULL; at = at->next) {

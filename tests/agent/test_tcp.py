@@ -133,8 +133,14 @@ class Door:
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    """Not one that the system hands out to others while the agent is sealed."""
+    while True:
+        port = 10000 + secrets.randbelow(20000)
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue
 
 
 class Place:

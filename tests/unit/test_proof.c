@@ -15,7 +15,7 @@ static const uint8_t id[SBX_PROOF_ID] = "workspace";
 
 /* Whoever listens: does one thing and tells what it was sent. */
 struct peer {
-    enum { RIGHT, OTHER_TOKEN, SILENT, CLOSES, GARBAGE, ECHO, CUTS } how;
+    enum how { RIGHT, OTHER_TOKEN, SILENT, CLOSES, GARBAGE, ECHO, CUTS } how;
     int listener, stop[2];
     struct sockaddr_in address;
     pthread_t thread;
@@ -119,7 +119,7 @@ END_TEST
 
 START_TEST(whoever_is_not_the_agent_is_found_out_and_told_nothing)
 {
-    struct peer peer = {.how = _i};
+    struct peer peer = {.how = (enum how)_i};
     uint8_t pass[SBX_PROOF_PASS];
     sandbox_error error = {0};
     ck_assert_int_eq(meet(&peer, 20000, pass, &error), SANDBOX_UNAVAILABLE);
