@@ -34,7 +34,8 @@ const struct cli_verb cli_port_forward = {
     .usage = "[--address ADDRESS] NAME [HOST_PORT:]PORT…",
     .summary = "lead ports of this machine into a workspace",
     .text = "Prints an address for each and runs until SIGINT or SIGTERM. HOST_PORT is any free\n"
-            "one where it is left out or 0.",
+            "one where it is left out or 0. A suspend ends what is connected; new connections are\n"
+            "taken after the resume.",
     .options = options,
     .settings_size = sizeof(struct settings),
     .least = 2,
@@ -157,7 +158,9 @@ static bool is_gone(const struct cli *cli, sandbox_workspace *workspace, sandbox
         return status == SANDBOX_CLOSED || status == SANDBOX_NOT_FOUND;
     sandbox_state state = sandbox_workspace_list_at(found, 0)->state;
     sandbox_workspace_list_free(found);
-    if (state == SANDBOX_STATE_RUNNING)
+    /* What is suspended or blocked takes new connections again once it is resumed. */
+    if (state != SANDBOX_STATE_INTERRUPTED && state != SANDBOX_STATE_DELETING &&
+        state != SANDBOX_STATE_GONE)
         return false;
     error->status = state == SANDBOX_STATE_INTERRUPTED ? SANDBOX_INTERRUPTED : SANDBOX_NOT_FOUND;
     snprintf(error->message, sizeof error->message, "the workspace is %s",
