@@ -40,7 +40,7 @@ static sandbox_status resume(uint32_t timeout_ms)
 
 static void require_goes_on(const char *what)
 {
-    require(rig_state(workspace) == SANDBOX_STATE_RUNNING, "%s: not running", what);
+    require(scenario_state(workspace) == SANDBOX_STATE_RUNNING, "%s: not running", what);
     require(scenario_has_kept(workspace), "%s: the file was lost", what);
     scenario_require_works(workspace);
     /* 42: nothing of what was begun stays. */
@@ -101,10 +101,10 @@ static void trigger_never_ends(void)
     require_goes_on("a trigger that never ended");
     clear();
     require(harness_await(came, &one), "the trigger that was held back made nothing");
-    rig_suspend(workspace);
+    scenario_suspend(workspace);
     require(harness_await(came, &one), "%u PodSnapshots are left",
             rig_object_count("podsnapshots"));
-    rig_resume(workspace, "a trigger that came late");
+    scenario_resume(workspace, "a trigger that came late");
 }
 
 static void snapshot_fails(void)
@@ -176,7 +176,7 @@ static void suspend_waits_for_ready(void)
     int code = scenario_wait(child);
     require(code == CHILD_OK, "38: the suspend ended with %d", code);
     clear();
-    rig_resume(workspace, "a suspend that waited");
+    scenario_resume(workspace, "a suspend that waited");
 }
 
 /* A fresh node, whose snapshot agent comes up a moment later. */
@@ -185,7 +185,7 @@ static void storage_comes_up(void)
     harness_tell(
         "{\"do\":\"behave\",\"object\":\"*\",\"how\":\"storage-unavailable\",\"times\":2}");
     require(suspend(0) == SANDBOX_OK, "%s", error.message);
-    rig_resume(workspace, "storage that came up");
+    scenario_resume(workspace, "storage that came up");
 }
 
 /* ---- resuming; the workspace is suspended ---- */
@@ -198,7 +198,7 @@ static void cluster_refuses(void)
     clear();
     require(code == CHILD_STATUS(SANDBOX_DENIED), "39: resumed without a cluster: code %d", code);
     require(rig_instances() == 0, "39: an instance is left");
-    rig_resume(workspace, "a cluster that refused");
+    scenario_resume(workspace, "a cluster that refused");
 }
 
 /* 3, 37: names and hashes come of the Sandbox's name, not of what its status says. */
@@ -207,14 +207,14 @@ static void status_is_thin(void)
     harness_tell("{\"do\":\"edit\",\"resource\":\"sandboxes\",\"name\":\"%s\",\"patch\":"
                  "{\"status\":{\"selector\":null,\"podIPs\":null}}}",
                  rig_sandbox(workspace));
-    rig_resume(workspace, "3: a Sandbox without a selector");
+    scenario_resume(workspace, "3: a Sandbox without a selector");
 }
 
 /* 4: an old controller leaves Suspended=True behind. */
 static void suspended_is_stale(void)
 {
     behave("stale-suspended", "");
-    rig_resume(workspace, "4: a stale Suspended");
+    scenario_resume(workspace, "4: a stale Suspended");
     clear();
 }
 
@@ -225,7 +225,7 @@ static void snapshot_is_gone(void)
                  rig_pod_snapshot(workspace));
     require(resume(0) == SANDBOX_NOT_RESTORED && strcmp(error.reason, "snapshot-missing") == 0,
             "40: %s (%s)", error.message, error.reason);
-    require(rig_state(workspace) == SANDBOX_STATE_BLOCKED && rig_instances() == 0,
+    require(scenario_state(workspace) == SANDBOX_STATE_BLOCKED && rig_instances() == 0,
             "40: it is not blocked");
 }
 
@@ -261,11 +261,11 @@ static void snapshot_is_swapped(void)
 /* 33: the Sandbox never makes another Pod for one that failed. */
 static void pod_is_evicted(void)
 {
-    rig_suspend(workspace);
-    rig_resume(workspace, "before an eviction");
+    scenario_suspend(workspace);
+    scenario_resume(workspace, "before an eviction");
     harness_tell("{\"do\":\"behave\",\"how\":\"evict\",\"object\":\"%s\"}", rig_sandbox(workspace));
     require(suspend(0) == SANDBOX_INTERRUPTED, "33: %s", error.message);
-    require(rig_state(workspace) == SANDBOX_STATE_INTERRUPTED, "33: not interrupted");
+    require(scenario_state(workspace) == SANDBOX_STATE_INTERRUPTED, "33: not interrupted");
     require(rig_instances() <= 1, "33: two instances");
 }
 
@@ -351,7 +351,7 @@ static const struct trial trials[] = {
 static void begin_subject(void)
 {
     scenario_make("subject");
-    workspace = rig_find(client, "subject");
+    workspace = scenario_find(client, "subject");
 }
 
 int main(int argc, char **argv)
@@ -362,7 +362,7 @@ int main(int argc, char **argv)
     size_t count = sizeof trials / sizeof trials[0];
     for (size_t n = 0; n < count; n++) {
         if (trials[n].suspended)
-            rig_suspend(workspace);
+            scenario_suspend(workspace);
         trials[n].during();
         clear();
         if (trials[n].end == NULL)

@@ -83,7 +83,7 @@ static void lie_for_good(sandbox_workspace *workspace, const struct lie *lie)
             sandbox_status_name(status));
     require(is_among(error.reason, lie), "'%s': reason %s: %s", lie->how, error.reason,
             error.message);
-    require(rig_state(workspace) == SANDBOX_STATE_BLOCKED, "'%s': not blocked", lie->how);
+    require(scenario_state(workspace) == SANDBOX_STATE_BLOCKED, "'%s': not blocked", lie->how);
     require(rig_instances() == (waits ? 1u : 0u), "'%s': %u instances are left", lie->how,
             rig_instances());
     sandbox_process_options options = {SANDBOX_PROCESS_OPTIONS, .command = "true"};
@@ -96,7 +96,7 @@ static void lie_for_good(sandbox_workspace *workspace, const struct lie *lie)
     if (waits)
         rig_confirm_restore(workspace);
     harness_tell("{\"do\":\"clear\"}");
-    rig_resume(workspace, lie->how);
+    scenario_resume(workspace, lie->how);
 }
 
 /* Once: that instance is removed, and the second try is the true one. */
@@ -146,19 +146,19 @@ int main(int argc, char **argv)
     sandbox_client *client = scenario_client();
     scenario_make_suspended("other"); /* what a foreign restore brings */
     scenario_make("victim");
-    sandbox_workspace *victim = rig_find(client, "victim");
-    rig_suspend(victim);
-    rig_resume(victim, "the first suspend");
+    sandbox_workspace *victim = scenario_find(client, "victim");
+    scenario_suspend(victim);
+    scenario_resume(victim, "the first suspend");
     while (told < count) {
         const struct lie *lie = &lies[told % LIES];
-        rig_suspend(victim);
+        scenario_suspend(victim);
         if (told / LIES % 2 == 0 || lie->at_once)
             lie_for_good(victim, lie);
         else
             lie_once(victim, lie);
         require(rig_pin(victim)[0] == '\0', "'%s': the pin stays after the resume", lie->how);
     }
-    rig_suspend(victim);
+    scenario_suspend(victim);
     word_comes_late(victim);
     sandbox_workspace_free(victim);
     scenario_delete(client, "victim");

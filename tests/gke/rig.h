@@ -12,12 +12,6 @@ void rig_begin(int argc, char **argv);
 /* SANDBOX_TEST_COUNT, or the usual one. */
 unsigned rig_count(unsigned usual);
 
-sandbox_workspace *rig_find(sandbox_client *client, const char *name);
-sandbox_state rig_state(sandbox_workspace *workspace);
-/* Both must succeed; a resume is restored, proven by memory and whole. */
-void rig_suspend(sandbox_workspace *workspace);
-void rig_resume(sandbox_workspace *workspace, const char *after);
-
 /* The objects of a kind, as the double has them; cJSON_Delete(). `name` NULL: all. */
 cJSON *rig_objects(const char *resource, const char *name);
 unsigned rig_object_count(const char *resource);

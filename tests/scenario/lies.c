@@ -17,46 +17,6 @@ static const char *const lies[] = {"cold", "older", "foreign", "silent", "eviden
 
 static unsigned told, accepted, destroyed, second_tries;
 
-static sandbox_workspace *find(sandbox_client *client, const char *name)
-{
-    sandbox_workspace *workspace = NULL;
-    sandbox_error error = {0};
-    require(sandbox_workspace_find(client, name, NULL, &workspace, &error) == SANDBOX_OK, "%s",
-            error.message);
-    return workspace;
-}
-
-static sandbox_state state_of(sandbox_workspace *workspace)
-{
-    sandbox_workspace_list *list = NULL;
-    sandbox_error error = {0};
-    require(sandbox_workspace_inspect(workspace, NULL, &list, &error) == SANDBOX_OK, "%s",
-            error.message);
-    sandbox_state state = sandbox_workspace_list_at(list, 0)->state;
-    sandbox_workspace_list_free(list);
-    return state;
-}
-
-static void suspend(sandbox_workspace *workspace)
-{
-    sandbox_error error = {0};
-    require(sandbox_workspace_suspend(workspace, NULL, NULL, NULL, &error) == SANDBOX_OK, "%s",
-            error.message);
-}
-
-/* An honest resume: restored, by memory, and whole. */
-static void resume(sandbox_workspace *workspace, const char *after)
-{
-    sandbox_resume_result result = {SANDBOX_RESUME_RESULT};
-    sandbox_error error = {0};
-    require(sandbox_workspace_resume(workspace, NULL, NULL, &result, &error) == SANDBOX_OK,
-            "%s, then an honest resume: %s", after, error.message);
-    require(result.restored && result.proof == SANDBOX_PROOF_MEMORY, "%s: proof %d", after,
-            (int)result.proof);
-    require(scenario_has_kept(workspace), "%s: the file was lost", after);
-    scenario_require_works(workspace);
-}
-
 static void script(const char *lie, unsigned times)
 {
     harness_tell("{\"do\":\"script\",\"rules\":[{\"on\":\"restore\",\"nth\":1,"
@@ -91,7 +51,7 @@ static void lie_twice(sandbox_workspace *workspace, const char *lie)
             sandbox_status_name(status));
     require(strcmp(error.reason, silent ? "no-answer" : "not-proven") == 0, "'%s': reason %s", lie,
             error.reason);
-    require(state_of(workspace) == SANDBOX_STATE_BLOCKED, "'%s' twice: not blocked", lie);
+    require(scenario_state(workspace) == SANDBOX_STATE_BLOCKED, "'%s' twice: not blocked", lie);
     require(harness_count("instances") == 0, "'%s' twice: an instance is left", lie);
     sandbox_process_options options = {SANDBOX_PROCESS_OPTIONS, .command = "true"};
     sandbox_process *process = NULL;
@@ -99,7 +59,7 @@ static void lie_twice(sandbox_workspace *workspace, const char *lie)
                 SANDBOX_NOT_RESTORED,
             "'%s' twice: work was let in", lie);
     require_intact(workspace, lie);
-    resume(workspace, lie);
+    scenario_resume(workspace, lie);
 }
 
 /* Once: discarded, and the second try is the true one. */
@@ -129,12 +89,12 @@ int main(int argc, char **argv)
     sandbox_client *client = scenario_client();
     scenario_make_suspended("other"); /* what a foreign restore brings */
     scenario_make("victim");
-    sandbox_workspace *victim = find(client, "victim");
-    suspend(victim);
-    resume(victim, "the first suspend");
+    sandbox_workspace *victim = scenario_find(client, "victim");
+    scenario_suspend(victim);
+    scenario_resume(victim, "the first suspend");
     while (told < count) {
         const char *lie = lies[told % LIES];
-        suspend(victim);
+        scenario_suspend(victim);
         /* One that is silent costs its whole wait; the second try is the same as for the others. */
         if (told / LIES % 2 == 0 || strcmp(lie, "silent") == 0)
             lie_twice(victim, lie);

@@ -425,3 +425,42 @@ void scenario_require_nothing_left(const char *after)
         require(count == 0, "after %s the platform still holds %d %s", after, count, kinds[n]);
     }
 }
+
+sandbox_workspace *scenario_find(sandbox_client *client, const char *name)
+{
+    sandbox_workspace *workspace = NULL;
+    sandbox_error error = {0};
+    require(sandbox_workspace_find(client, name, NULL, &workspace, &error) == SANDBOX_OK, "%s",
+            error.message);
+    return workspace;
+}
+
+sandbox_state scenario_state(sandbox_workspace *workspace)
+{
+    sandbox_workspace_list *list = NULL;
+    sandbox_error error = {0};
+    require(sandbox_workspace_inspect(workspace, NULL, &list, &error) == SANDBOX_OK, "%s",
+            error.message);
+    sandbox_state state = sandbox_workspace_list_at(list, 0)->state;
+    sandbox_workspace_list_free(list);
+    return state;
+}
+
+void scenario_suspend(sandbox_workspace *workspace)
+{
+    sandbox_error error = {0};
+    require(sandbox_workspace_suspend(workspace, NULL, NULL, NULL, &error) == SANDBOX_OK, "%s",
+            error.message);
+}
+
+void scenario_resume(sandbox_workspace *workspace, const char *after)
+{
+    sandbox_resume_result result = {SANDBOX_RESUME_RESULT};
+    sandbox_error error = {0};
+    require(sandbox_workspace_resume(workspace, NULL, NULL, &result, &error) == SANDBOX_OK,
+            "%s, then an honest resume: %s", after, error.message);
+    require(result.restored && result.proof == SANDBOX_PROOF_MEMORY, "%s: proof %d", after,
+            (int)result.proof);
+    require(scenario_has_kept(workspace), "%s: the file was lost", after);
+    scenario_require_works(workspace);
+}

@@ -79,6 +79,11 @@ void scenario_make_fallen(const char *name);
 bool scenario_has_kept(sandbox_workspace *workspace);
 /* It runs a command. */
 void scenario_require_works(sandbox_workspace *workspace);
+sandbox_workspace *scenario_find(sandbox_client *client, const char *name);
+sandbox_state scenario_state(sandbox_workspace *workspace);
+/* Both must succeed; a resume is restored, proven by memory and whole. */
+void scenario_suspend(sandbox_workspace *workspace);
+void scenario_resume(sandbox_workspace *workspace, const char *after);
 /* Deletes what has the name, whatever state it is in, and looks that the platform holds nothing. */
 void scenario_delete(sandbox_client *client, const char *name);
 /* Of workspaces, on the platform that is looked into. */
