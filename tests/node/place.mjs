@@ -31,9 +31,21 @@ function end(directory) {
     } catch {
       continue; /* it has ended */
     }
-    if (Number(pid) !== process.pid && line.includes(directory)) process.kill(Number(pid), 'SIGTERM');
+    if (Number(pid) === process.pid || !line.includes(directory)) continue;
+    process.kill(Number(pid), 'SIGTERM');
+    /* Else it would write into the directory that is being removed. */
+    const end = Date.now() + 10_000;
+    while (isRunning(pid) && Date.now() < end) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
   }
   fs.rmSync(directory, { recursive: true, force: true });
+}
+
+function isRunning(pid) {
+  try {
+    return !/^State:\s+Z/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
 }
 
 /* A gVisor platform of its own, or a sentence that says why there is none. */
