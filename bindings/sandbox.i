@@ -213,7 +213,7 @@ struct sandbox_watch {};
 /* What belongs to no handle. */
 %rename(create_cancel) sandbox_cancel_create;
 %rename(open_client) sandbox_client_open;
-%rename(doctor) sandbox_doctor;
+%rename(doctor) sandbox_doctor_with;
 %rename(render_manifests) sandbox_manifests_render;
 %rename(apply_manifests) sandbox_manifests_apply;
 %rename(version) sandbox_version;
@@ -225,8 +225,9 @@ sandbox_status sandbox_cancel_create(sandbox_cancel **out, sandbox_error *error)
 sandbox_status sandbox_client_open(const sandbox_client_options *options,
                                    const sandbox_call *call, sandbox_client **out,
                                    sandbox_error *error);
-sandbox_status sandbox_doctor(const char *uri, const sandbox_call *call, sandbox_findings **out,
-                              sandbox_error *error);
+sandbox_status sandbox_doctor_with(const sandbox_doctor_options *options,
+                                   const sandbox_call *call, sandbox_findings **out,
+                                   sandbox_error *error);
 sandbox_status sandbox_manifests_render(const char *uri, const sandbox_manifests_options *options,
                                         sandbox_manifests **out, sandbox_error *error);
 sandbox_status sandbox_manifests_apply(const char *uri, const sandbox_manifests_options *options,

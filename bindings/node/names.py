@@ -37,11 +37,12 @@ PAIRS = {"env", "labels"}
 ONE = {"sandbox_workspace_inspect", "sandbox_file_stat"}
 
 # Texts that may be left out.
-OPTIONAL = {("sandbox_snapshot_verify", "snapshot"), ("sandbox_doctor", "uri")}
+OPTIONAL = {("sandbox_snapshot_verify", "snapshot")}
 
 # Options that are parameters of their own in JavaScript: (function, fields, must they be given).
 LIFTED = {
     "sandbox_client_open": ("uri", False),
+    "sandbox_doctor_with": ("uri", False),
     "sandbox_workspace_open": ("name", True),
     "sandbox_port_forward": ("port", True),
 }

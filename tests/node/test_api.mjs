@@ -170,6 +170,8 @@ test('doctor says what it found, and cluster set-ups are printed', async () => {
   for (const { severity, subject, text } of findings) {
     assert.ok(['good', 'note', 'problem'].includes(severity) && subject && text);
   }
+  await assert.rejects(sandbox.doctor(uri, { save: '/nowhere/description.json' }), { reason: 'no-description' });
+  await assert.rejects(sandbox.doctor(undefined, { from: '/dev/null' }));
   const manifests = await sandbox.renderManifests('gke://here/agents?pool=pool', {
     bucket: 'snapshots', agentImage: `registry.example/agent@sha256:${'0'.repeat(64)}`, memoryMib: 2048,
   });

@@ -15,7 +15,8 @@ import libsandbox
 def test_every_public_function_is_behind_the_package():
     """What is left out is what Python does in another way, and says so here."""
     elsewhere = {"sandbox_set_log": "log.c", "sandbox_check_opencode": "callbacks.c",
-                 "sandbox_bytes_free": "typemaps.swg"}
+                 "sandbox_bytes_free": "typemaps.swg",
+                 "sandbox_doctor": "sandbox_doctor_with() in its place"}
     elsewhere |= dict.fromkeys(
         re.findall(r"sandbox_\w+_(?:count|at|free)\b",
                    (ROOT / "tests/public/symbols.txt").read_text()), "typemaps.swg")
@@ -235,6 +236,11 @@ def test_the_doctor_tells_findings(uri):
     assert findings and all(each.severity in ("good", "note", "problem") for each in findings)
     with pytest.raises(libsandbox.Unsupported):
         libsandbox.doctor("nonsense:")
+    with pytest.raises(libsandbox.Unsupported) as failure:
+        libsandbox.doctor(uri, save="/nowhere/description.json")
+    assert failure.value.reason == "no-description"
+    with pytest.raises(libsandbox.Error):
+        libsandbox.doctor(from_="/dev/null")
 
 
 def test_manifests_are_rendered():
@@ -262,4 +268,4 @@ def test_types_of_the_extension_cannot_be_made_by_hand():
     with pytest.raises(TypeError):
         _libsandbox.Workspace.name(5)
     with pytest.raises(TypeError):
-        _libsandbox.doctor(None, (1, object()))
+        _libsandbox.doctor({}, (1, object()))

@@ -509,7 +509,12 @@ class Opencode:
 def version() -> str: ...
 def set_log(level: _LogLevel, function: Callable[[_LogLevel, str], object] | None = None) -> None: ...
 def doctor(
-    uri: str | None = None, *, timeout: _Duration | None = None, cancel: Cancel | None = None
+    uri: str | None = None,
+    *,
+    save: str | None = None,
+    from_: str | None = None,
+    timeout: _Duration | None = None,
+    cancel: Cancel | None = None,
 ) -> list[Finding]: ...
 def render_manifests(
     uri: str,

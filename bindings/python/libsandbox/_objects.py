@@ -14,12 +14,15 @@ def version():
     return _libsandbox.version()
 
 
-def doctor(uri=None, *, timeout=None, cancel=None):
+def doctor(uri=None, *, save=None, from_=None, timeout=None, cancel=None):
     """Look at a platform without opening it: a list of Finding, each with its remedy.
 
     A finding of severity 'problem' says that no workspace can be made until it is mended.
+
+    save: write what was read of the platform to this file, so that others can look at it; 'gke:'
+        only. from_: look at such a file, or at what `kubectl get … -o json` printed, and ask nobody.
     """
-    return _libsandbox.doctor(uri, how(timeout, cancel))
+    return _libsandbox.doctor({"uri": uri, "save": save, "from_": from_}, how(timeout, cancel))
 
 
 def render_manifests(uri, *, image=None, agent_image=None, bucket=None, path=None, egress=None,

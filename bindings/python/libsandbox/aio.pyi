@@ -577,7 +577,11 @@ class Forward(_Handle):
 
 
 async def doctor(
-    uri: str | None = None, *, timeout: _Duration | None = None
+    uri: str | None = None,
+    *,
+    save: str | None = None,
+    from_: str | None = None,
+    timeout: _Duration | None = None,
 ) -> list[Finding]: ...
 async def apply_manifests(
     uri: str,
