@@ -11,9 +11,9 @@
 SANDBOX_BEGIN_DECLARATIONS
 
 #define SANDBOX_VERSION_MAJOR 0
-#define SANDBOX_VERSION_MINOR 3
+#define SANDBOX_VERSION_MINOR 4
 #define SANDBOX_VERSION_PATCH 0
-#define SANDBOX_VERSION "0.3.0"
+#define SANDBOX_VERSION "0.4.0"
 
 /** The running library's version, "MAJOR.MINOR.PATCH". Static; never fails; any thread. */
 SANDBOX_API const char *sandbox_version(void);
