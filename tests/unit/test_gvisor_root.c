@@ -58,6 +58,17 @@ static sandbox_status look(struct sbx_gvisor_root *root, const char *script, int
     return sbx_child_run(&options, &wait, code, NULL, error);
 }
 
+/* ThreadSanitizer makes a fork of each vfork: the child's words do not come back. */
+static bool hears_child(void)
+{
+#ifdef __SANITIZE_THREAD__
+    puts("skipped: the child of a fork has memory of its own");
+    return false;
+#else
+    return true;
+#endif
+}
+
 static bool can_mount(void)
 {
     if (geteuid() == 0)
@@ -88,7 +99,7 @@ END_TEST
 
 START_TEST(what_cannot_be_mounted_is_named)
 {
-    if (!can_mount())
+    if (!hears_child() || !can_mount())
         return;
     SBX_ON_EXIT(sbx_gvisor_root_clear) struct sbx_gvisor_root root = SBX_GVISOR_ROOT;
     sandbox_error error = {0};
@@ -105,6 +116,8 @@ END_TEST
 
 START_TEST(a_group_that_cannot_be_joined_is_told)
 {
+    if (!hears_child())
+        return;
     SBX_ON_EXIT(sbx_gvisor_root_clear) struct sbx_gvisor_root root = SBX_GVISOR_ROOT;
     sandbox_error error = {0};
     int code = 0, ends[2];

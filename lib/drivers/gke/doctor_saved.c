@@ -28,19 +28,10 @@ static sandbox_status take_list(const char *title, cJSON *json, struct sbx_gke *
 /* Noise, and what may be a secret. */
 static void cut_fields(cJSON *object)
 {
-    static const char *const names[] = {"managedFields",
-                                        "kubectl.kubernetes.io/last-applied-"
-                                        "configuration",
-                                        "images",
-                                        "addresses",
-                                        "volumesInUse",
-                                        "volumesAttached",
-                                        "podCIDR",
-                                        "podCIDRs",
-                                        "providerID",
-                                        "data",
-                                        "stringData",
-                                        "binaryData"};
+    static const char applied[] = "kubectl.kubernetes.io/last-applied-configuration";
+    static const char *const names[] = {
+        "managedFields", applied,    "images",     "addresses", "volumesInUse", "volumesAttached",
+        "podCIDR",       "podCIDRs", "providerID", "data",      "stringData",   "binaryData"};
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
         sbx_json_remove(object, names[n]);
     cJSON *variable = NULL;
