@@ -36,7 +36,9 @@ static void cut_fields(cJSON *object)
         sbx_json_remove(object, names[n]);
     cJSON *variable = NULL;
     cJSON_ArrayForEach(variable, cJSON_GetObjectItemCaseSensitive(object, "env"))
+    {
         sbx_json_remove(variable, "value");
+    }
 }
 
 void sbx_gke_cut(cJSON *object)
@@ -44,7 +46,10 @@ void sbx_gke_cut(cJSON *object)
     cJSON *item = NULL;
     if (cJSON_IsObject(object))
         cut_fields(object);
-    cJSON_ArrayForEach(item, object) sbx_gke_cut(item);
+    cJSON_ArrayForEach(item, object)
+    {
+        sbx_gke_cut(item);
+    }
 }
 
 /* ---- writing ---- */
