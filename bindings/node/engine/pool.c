@@ -5,19 +5,29 @@
 
 #include "engine.h"
 #include <signal.h>
+#include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 #define THREADS_MAX 1024
 #define STACK_BYTES (1u << 20)
 #define IDLE_SECONDS 5
+/*
+ * A program that makes one short call after the other would wait for a thread to be woken each time,
+ * which takes longer than the call. So one thread looks out for the next job that long.
+ */
+#define LOOKOUT_NS 50000
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
 static struct job *first, **last = &first;
-static size_t threads, idle, waiting;
+static size_t threads, idle;
+static atomic_size_t waiting; /* changed with the mutex held */
+static bool has_lookout;
 
 static bool start_thread(void);
 static void *work(void *argument);
+static void look_out(void);
 static struct job *take(void);
 
 void sbx_node_pool_run(struct job *job)
@@ -80,7 +90,11 @@ static void *work(void *argument)
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += IDLE_SECONDS;
         idle++;
-        int failure = pthread_cond_clockwait(&arrived, &mutex, CLOCK_MONOTONIC, &until);
+        if (!has_lookout)
+            look_out();
+        int failure = 0;
+        if (first == NULL)
+            failure = pthread_cond_clockwait(&arrived, &mutex, CLOCK_MONOTONIC, &until);
         idle--;
         if (failure != 0 && first == NULL)
             break;
@@ -88,6 +102,30 @@ static void *work(void *argument)
     threads--;
     pthread_mutex_unlock(&mutex);
     return NULL;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* With the mutex held, but not meanwhile. On one processor there would be nobody to look out for. */
+static void look_out(void)
+{
+    static atomic_long processors;
+    if (processors == 0)
+        processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (processors < 2)
+        return;
+    has_lookout = true;
+    pthread_mutex_unlock(&mutex);
+    int64_t end = now_ns() + LOOKOUT_NS;
+    while (atomic_load(&waiting) == 0 && now_ns() < end)
+        continue;
+    pthread_mutex_lock(&mutex);
+    has_lookout = false;
 }
 
 static struct job *take(void)
