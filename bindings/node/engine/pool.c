@@ -9,12 +9,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define THREADS_MAX 1024
-#define STACK_BYTES (1u << 20)
+#define THREADS_MAX  1024
+#define STACK_BYTES  (1u << 20)
 #define IDLE_SECONDS 5
 /*
- * A program that makes one short call after the other would wait for a thread to be woken each time,
- * which takes longer than the call. So one thread looks out for the next job that long.
+ * A program that makes one short call after the other would wait for a thread to be woken each
+ * time, which takes longer than the call. So one thread looks out for the next job that long.
  */
 #define LOOKOUT_NS 50000
 
@@ -111,7 +111,8 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* With the mutex held, but not meanwhile. On one processor there would be nobody to look out for. */
+/* With the mutex held, but not meanwhile. On one processor there would be nobody to look out for.
+ */
 static void look_out(void)
 {
     static atomic_long processors;
