@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { Client, createHarnessProvider, openPlace, platforms, suite, toHarnessSession, whyNot }
+import { Client, createHarnessProvider, openPlace, platforms, suite, textOf, toHarnessSession, whyNot }
   from './place.mjs';
 
 test('making a provider opens nothing, and refuses options that make no sense', () => {
@@ -90,6 +90,19 @@ for (const platform of platforms) {
       await back.stop();
       await assert.rejects(provide().resumeSession({ sessionId: 'whole' }),
         { reason: 'no-such-workspace' });
+    });
+
+    test('the output of what was killed ends with a suspend, that of the others fails', async () => {
+      const session = await provide().createSession({ sessionId: 'ended' });
+      const killed = await session.spawn({ command: 'sleep 54331' });
+      const other = await session.spawn({ command: 'sleep 54331' });
+      await killed.kill();
+      await session.stop();
+      assert.equal(await textOf(killed.stdout), '');
+      assert.equal(await textOf(killed.stderr), '');
+      await assert.rejects(textOf(other.stdout), { code: 'SANDBOX_SUSPENDED' });
+      const back = await provide().resumeSession({ sessionId: 'ended' });
+      await back.destroy();
     });
 
     test('with files alone processes end, and that is proven too', async () => {

@@ -96,6 +96,7 @@ function program(text, options = {}) {
       const client = await Client.open(${JSON.stringify(uri)});
       const workspace = await client.findWorkspace('ends');
       const sleeper = await workspace.start('sleep 600', { role: 'service' });
+      const kept = []; // a promise that nothing holds can give no answer, and its suspend fails
       ${text}`], { timeout: 30_000, ...options }, (error, stdout, stderr) => {
       resolve({ code: error ? error.code : 0, signal: error?.signal ?? null, stdout, stderr, ms: performance.now() - begun });
     });
@@ -116,7 +117,7 @@ test('process.exit() with calls, streams and watches in flight ends at once', as
       workspace.run('sleep 600');
       client.createWorkspace({ expiresAfterMs: 60_000 });
       const asked = await client.createWorkspace({ expiresAfterMs: 60_000 });
-      asked.suspend({ checks: [() => new Promise(() => {})] });
+      asked.suspend({ checks: [() => new Promise((resolve) => kept.push(resolve))] });
       setTimeout(() => process.exit(5), ${round * 7});`);
     assert.deepEqual([end.code, end.signal, end.stderr], [5, null, '']);
     assert.ok(end.ms < 10_000, `${end.ms} ms`);
@@ -163,11 +164,12 @@ test('a worker thread is terminated in the middle of calls', async () => {
   for (let round = 0; round < count(5, 50); round++) {
     const thread = workerOf(`
       const sleeper = await workspace.start('sleep 600', { role: 'service' });
+      const kept = [];
       for (let n = 0; n < 16; n++) sleeper.wait();
       sleeper.stdout.getReader().read();
       client.watch().then((watch) => watch.next());
       const asked = await client.createWorkspace({ expiresAfterMs: 60_000 });
-      asked.suspend({ checks: [() => new Promise(() => {})] });
+      asked.suspend({ checks: [() => new Promise((resolve) => kept.push(resolve))] });
       parentPort.postMessage('busy');
       setInterval(() => workspace.inspect().catch(() => {}), 1);`);
     await new Promise((resolve, reject) => {

@@ -113,9 +113,14 @@ test('functions are asked whether somebody works there', () => withWorkspace(asy
   await assert.rejects(workspace.suspend({ checks: [() => { throw mine; }] }), (error) => error === mine);
   assert.equal((await workspace.inspect()).state, 'running');
   const abort = new AbortController();
-  const never = () => { setTimeout(() => abort.abort(), 20); return new Promise(() => {}); };
+  const kept = [];
+  const never = () => { setTimeout(() => abort.abort(), 20); return new Promise((resolve) => kept.push(resolve)); };
   await assert.rejects(workspace.suspend({ checks: [never], signal: abort.signal }), { name: 'AbortError' });
-  await assert.rejects(workspace.suspend({ checks: [() => new Promise(() => {})], timeout: 300 }), sandbox.SandboxError);
+  await assert.rejects(workspace.suspend({ checks: [never], timeout: 300 }), sandbox.SandboxError);
+  const forgotten = workspace.suspend({ checks: [() => new Promise(() => {})] });
+  const collect = setInterval(globalThis.gc, 5);
+  await assert.rejects(forgotten, { code: 'SANDBOX_FAILED', message: /nothing holds its promise/ });
+  clearInterval(collect);
   await assert.rejects(workspace.suspend({ checks: [{ opencode: { prot: 1 } }] }), TypeError);
   await assert.rejects(workspace.suspend({ checks: ['opencode'] }), TypeError);
   await workspace.removeFile('busy');

@@ -254,8 +254,8 @@ def test_manifests_are_rendered():
 
 
 def test_sweep_and_recover_say_how_many(client):
-    with client.create_workspace(expires_after=0.001):
-        pass
+    with client.create_workspace() as brief:
+        brief.renew(0.001)
     while client.sweep() == 0:
         pass
     assert client.recover() == 0

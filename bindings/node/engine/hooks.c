@@ -346,8 +346,12 @@ static void deliver_late(napi_env env, struct message *message)
 static void return_question(void *owner)
 {
     struct question *question = owner;
-    if (!question->is_ended && question->lent != NULL) /* forgotten without an answer */
+    if (!question->is_ended && question->lent != NULL) { /* the garbage collector took both */
         forget_question(question);
+        question->status = SANDBOX_FAILED;
+        snprintf(question->message_text, sizeof question->message_text,
+                 "a check can give no answer any more: nothing holds its promise");
+    }
     question->is_ended = true;
     pthread_mutex_lock(&question->mutex);
     question->is_returned = true;

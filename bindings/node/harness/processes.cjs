@@ -14,6 +14,8 @@ const MARK = 'ac5e5510';
 const SPAWN_BUFFER_BYTES = 16 * 1024 * 1024;
 const RUN_OUTPUT_LIMIT = 64 * 1024 * 1024;
 
+const ENDS = new Set(['SANDBOX_SUSPENDED', 'SANDBOX_INTERRUPTED']);
+
 function createProcesses(workspace, { directory, env, outputLimit = RUN_OUTPUT_LIMIT, tag }) {
   const common = options => ({
     directory: options.workingDirectory ?? directory,
@@ -100,7 +102,9 @@ async function end(workspace, id) {
 }
 
 function handleOf(process, abortSignal) {
+  let isKilled = false;
   const kill = async () => {
+    isKilled = true;
     try {
       await process.kill('SIGKILL');
     } catch (error) {
@@ -120,7 +124,32 @@ function handleOf(process, abortSignal) {
     abortSignal?.throwIfAborted();
     return { exitCode: exitCodeOf(result) };
   };
-  return { pid: process.pid, stdout: process.stdout, stderr: process.stderr, wait, kill };
+  const [stdout, stderr] = [process.stdout, process.stderr].map(each => endingStream(each, () => isKilled));
+  return { pid: process.pid, stdout, stderr, wait, kill };
+}
+
+/*
+ * Whoever kills a process and then stops the session has no more to learn from its output: there
+ * it ends, it does not fail because the workspace was suspended before the process's end was told.
+ */
+function endingStream(stream, isKilled) {
+  const reader = stream.getReader();
+  return new ReadableStream({
+    pull: async controller => {
+      try {
+        const { done, value } = await reader.read();
+        if (done)
+          controller.close();
+        else
+          controller.enqueue(value);
+      } catch (error) {
+        if (!isKilled() || !(isGone(error) || ENDS.has(error?.code)))
+          throw error;
+        controller.close();
+      }
+    },
+    cancel: reason => reader.cancel(reason),
+  }, { highWaterMark: 0 });
 }
 
 /* As a shell tells it: a number that is not 0 for what a signal ended. */
