@@ -5,6 +5,7 @@
 
 #include "checks.h"
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -442,6 +443,50 @@ START_TEST(idle_workspaces_are_suspended_and_active_ones_are_not)
 }
 END_TEST
 
+static atomic_uint asking;
+
+/* Asks for as long as it may. */
+static sandbox_status ask_for_ever(sandbox_workspace *lent, const sandbox_call *call,
+                                   void *user_data, bool *active, char who[200],
+                                   sandbox_error *problem)
+{
+    (void)user_data;
+    (void)active;
+    (void)who;
+    const sandbox_process_options options = {SANDBOX_PROCESS_OPTIONS, .command = "exec sleep 1000",
+                                             .role = SANDBOX_ROLE_SERVICE};
+    sandbox_process_result *result = NULL;
+    atomic_fetch_add(&asking, 1);
+    sandbox_status status = sandbox_process_run(lent, &options, NULL, call, &result, problem);
+    sandbox_process_result_free(result);
+    return status;
+}
+
+static int when_both_are_asked(void *user_data)
+{
+    (void)user_data;
+    return atomic_load(&asking) == 2;
+}
+
+START_TEST(a_round_over_idle_workspaces_ends_when_its_caller_is_interrupted)
+{
+    const sandbox_workspace_options second = {SANDBOX_WORKSPACE_OPTIONS, .name = "second"};
+    sandbox_workspace *other = NULL;
+    sandbox_check check = {ask_for_ever, NULL};
+    sandbox_idle_options idle = {SANDBOX_IDLE_OPTIONS, .idle_ms = 1, .checks = &check,
+                                 .check_count = 1, .parallel = 2};
+    const sandbox_call call = {SANDBOX_CALL, .interrupted = when_both_are_asked};
+    good(sandbox_workspace_create(client, &second, NULL, &other, &error));
+    atomic_store(&asking, 0);
+    for (sandbox_activity seen = {SANDBOX_ACTIVITY}; seen.idle_ms < 1;)
+        good(sandbox_workspace_activity(other, NULL, &seen, &error));
+    bad(SANDBOX_CANCELLED, sandbox_client_suspend_idle(client, &idle, &call, NULL, &error));
+    ck_assert_int_eq(state_of(), SANDBOX_STATE_RUNNING);
+    good(sandbox_workspace_delete(other, NULL, &error));
+    sandbox_workspace_free(other);
+}
+END_TEST
+
 /* The steps of a suspend and a resume, as somebody sees them who shows progress. */
 START_TEST(a_watch_sees_states_and_steps_in_order)
 {
@@ -546,6 +591,7 @@ static Suite *make_suite(void)
     tcase_add_test(all, many_open_a_suspended_workspace_at_once);
     tcase_add_test(all, a_check_is_asked_through_the_closed_gate);
     tcase_add_test(all, idle_workspaces_are_suspended_and_active_ones_are_not);
+    tcase_add_test(all, a_round_over_idle_workspaces_ends_when_its_caller_is_interrupted);
     tcase_add_test(all, a_watch_sees_states_and_steps_in_order);
     tcase_add_test(all, requests_at_any_moment_of_a_suspend_are_answered);
     tcase_add_test(all, a_suspended_workspace_is_deleted_whole);
