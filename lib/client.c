@@ -3,6 +3,7 @@
 #include "core/client.h"
 #include "core/janitor.h"
 #include "core/lifecycle.h"
+#include "core/teller.h"
 #include "util/fail.h"
 #include "util/file.h"
 #include "util/memory.h"
@@ -64,12 +65,11 @@ sandbox_status sandbox_client_open(const sandbox_client_options *given, const sa
     atomic_init(&client->references, 1);
     client->pid = getpid();
     client->clock = &sbx_system_clock;
-    client->driver = driver;
     client->uri = sbx_copy(uri);
     if (client->uri == NULL)
         status = sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a client");
     if (status == SANDBOX_OK)
-        status = driver->open(rest, &wait, &client->state, error);
+        status = sbx_teller_open(driver, rest, &wait, &client->driver, &client->state, error);
     if (status == SANDBOX_OK)
         status = sbx_loop_start(&client->loop, error);
     if (status == SANDBOX_OK)
@@ -144,6 +144,7 @@ sandbox_status sandbox_doctor_with(const sandbox_doctor_options *given, const sa
     if (collector.findings == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for findings");
     status = examine(driver, rest, &options, &wait, &collector.sink, error);
+    sbx_teller_tell(driver, status, error);
     if (status == SANDBOX_OK && collector.out_of_memory)
         status = sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for findings");
     if (status == SANDBOX_OK)

@@ -1,6 +1,7 @@
 /* What a platform needs before workspaces can be made there: collected from its driver. */
 
 #include "core/driver.h"
+#include "core/teller.h"
 #include "util/fail.h"
 #include "util/memory.h"
 #include "util/options.h"
@@ -39,6 +40,7 @@ sandbox_status sandbox_manifests_render(const char *uri, const sandbox_manifests
     if (status != SANDBOX_OK)
         return status;
     status = driver->manifests(rest, &options, &collector.sink, error);
+    sbx_teller_tell(driver, status, error);
     return end(&collector, status, out, error);
 }
 
@@ -57,6 +59,7 @@ sandbox_status sandbox_manifests_apply(const char *uri, const sandbox_manifests_
     if (status != SANDBOX_OK)
         return status;
     status = driver->manifests_apply(rest, &options, &wait, &collector.sink, error);
+    sbx_teller_tell(driver, status, error);
     return end(&collector, status, out, error);
 }
 

@@ -158,6 +158,23 @@ START_TEST(a_name_that_is_none_is_refused_with_the_rule)
 }
 END_TEST
 
+START_TEST(an_error_says_which_driver_it_comes_from)
+{
+    const char *driver = sandbox_client_driver(client);
+    char uri[64];
+    snprintf(uri, sizeof uri, "%s:?no-such-setting=1", driver);
+    const sandbox_client_options options = {SANDBOX_CLIENT_OPTIONS, .uri = uri};
+    sandbox_client *none = NULL;
+    sandbox_findings *findings = NULL;
+    bad(SANDBOX_INVALID, sandbox_client_open(&options, NULL, &none, &error));
+    ck_assert_str_eq(error.driver, driver);
+    bad(SANDBOX_INVALID, sandbox_doctor(uri, NULL, &findings, &error));
+    ck_assert_str_eq(error.driver, driver);
+    bad(SANDBOX_INVALID, sandbox_workspace_list_all(NULL, NULL, NULL, NULL, &error));
+    ck_assert_str_eq(error.driver, "");
+}
+END_TEST
+
 START_TEST(a_workspace_is_found_by_name_and_by_id)
 {
     sandbox_workspace *made = make("wanted"), *by_name = NULL, *by_id = NULL, *none = NULL;
@@ -567,6 +584,7 @@ static Suite *api_suite(void)
     TCase *life = tcase_create("life"), *alone = tcase_create("processes");
     tcase_add_checked_fixture(life, set_up, tear_down);
     tcase_set_timeout(life, 300);
+    tcase_add_test(life, an_error_says_which_driver_it_comes_from);
     tcase_add_test(life, a_created_workspace_works_and_is_told_as_it_is);
     tcase_add_test(life, a_taken_name_exists_and_its_holder_is_untouched);
     tcase_add_test(life, a_name_that_is_none_is_refused_with_the_rule);
