@@ -90,6 +90,18 @@ void sbx_http_cancel(struct sbx_http_transfer *transfer);
 sandbox_status sbx_http_dress(CURL *easy, const struct sbx_http_peer *peer, const char *url,
                               struct curl_slist **kept, sandbox_error *error);
 
+/*
+ * TLS sessions that connections to the same servers go on with, so that only the first one of each
+ * server has to prove and check certificates. Any thread. NULL, for want of memory, is allowed
+ * everywhere: then each connection makes its own.
+ */
+struct sbx_http_sessions;
+
+struct sbx_http_sessions *sbx_http_sessions_new(void);
+/* Before its first connection. Drop what it returns after curl_easy_cleanup(). */
+struct sbx_http_sessions *sbx_http_sessions_use(struct sbx_http_sessions *sessions, CURL *easy);
+void sbx_http_sessions_drop(struct sbx_http_sessions *sessions);
+
 /* "HOST[:PORT]" in a URL without a user, and its size; the path is behind it. */
 const char *sbx_http_authority(const char *url, size_t *size);
 

@@ -36,6 +36,8 @@ sandbox_status sbx_kubernetes_open(const struct sbx_kubernetes_options *options,
     if (status == SANDBOX_OK)
         status = sbx_http_start(&cluster->http, error);
     if (status == SANDBOX_OK)
+        cluster->sessions = sbx_http_sessions_new();
+    if (status == SANDBOX_OK)
         status = sbx_kubernetes_watches_new(cluster, &cluster->watches, error);
     if (status == SANDBOX_OK)
         *out = sbx_take(cluster);
@@ -48,6 +50,7 @@ void sbx_kubernetes_close(struct sbx_kubernetes *cluster)
         return;
     sbx_kubernetes_watches_free(cluster->watches);
     sbx_loop_stop(cluster->loop);
+    sbx_http_sessions_drop(cluster->sessions);
     sbx_http_stop(cluster->http);
     sbx_kubeconfig_free(cluster->config);
     pthread_mutex_destroy(&cluster->lock);

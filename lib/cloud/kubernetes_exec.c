@@ -135,7 +135,8 @@ static sandbox_status shake_once(struct sbx_kubernetes *cluster,
     if (status != SANDBOX_OK)
         return status;
     struct sbx_websocket_request request = {&access->peer, url, access->headers,
-                                            "v5.channel.k8s.io, v4.channel.k8s.io"};
+                                            "v5.channel.k8s.io, v4.channel.k8s.io",
+                                            cluster->sessions};
     struct sbx_http_answer answer = {0};
     sandbox_error why;
     bool sent = false;

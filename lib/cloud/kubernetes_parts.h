@@ -23,6 +23,7 @@ struct sbx_kubernetes_pace {
 struct sbx_kubernetes {
     struct sbx_kubeconfig *config;
     struct sbx_http *http;
+    struct sbx_http_sessions *sessions; /* of the exec channels */
     struct sbx_loop *loop; /* the exec channels' I/O thread; made with the first one */
     pthread_mutex_t lock;  /* of the loop's making */
     struct sbx_kubernetes_watches *watches;

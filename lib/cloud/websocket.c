@@ -20,7 +20,8 @@
 struct sbx_websocket {
     CURLM *multi; /* holds the connection as long as the handle is in it */
     CURL *easy;
-    struct curl_slist *kept; /* for the handle */
+    struct sbx_http_sessions *sessions; /* while the handle lives */
+    struct curl_slist *kept;            /* for the handle */
     curl_socket_t descriptor;
     char protocol[64];
     struct sbx_frames *frames;
@@ -112,6 +113,7 @@ void sbx_websocket_free(struct sbx_websocket *socket)
         curl_multi_remove_handle(socket->multi, socket->easy);
     curl_easy_cleanup(socket->easy);
     curl_multi_cleanup(socket->multi);
+    sbx_http_sessions_drop(socket->sessions);
     curl_slist_free_all(socket->kept);
     sbx_frames_free(socket->frames);
     sbx_bytes_free(&socket->early);
@@ -133,6 +135,7 @@ static sandbox_status set_up(struct sbx_websocket *socket,
     if (status != SANDBOX_OK)
         return status;
     CURL *easy = socket->easy;
+    socket->sessions = sbx_http_sessions_use(request->sessions, easy);
     bool good =
         curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, socket->trouble) == CURLE_OK &&
         curl_easy_setopt(easy, CURLOPT_CONNECT_ONLY, 1L) == CURLE_OK &&

@@ -69,6 +69,7 @@ struct sbx_websocket_request {
     const char *url;                  /* http:// or https:// */
     const char *const *headers;       /* NULL-terminated, or NULL; may hold secrets */
     const char *protocols;            /* offered, the best first: "a, b" */
+    struct sbx_http_sessions *sessions;
 };
 
 /*

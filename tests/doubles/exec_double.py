@@ -89,6 +89,12 @@ class Session:
         await self.send(STDOUT, "".join(word + "\n" for word in self.command).encode())
         await self.end(status_of(0))
 
+    async def resumed(self):
+        """Whether the connection goes on with a TLS session of one before."""
+        tls = self.request.transport.get_extra_info("ssl_object")
+        await self.send(STDOUT, b"resumed" if tls.session_reused else b"new")
+        await self.end(status_of(0))
+
     async def echo(self):
         async for data in self.input():
             if data is None:

@@ -35,6 +35,21 @@ START_TEST(words_arrive_as_they_are)
 }
 END_TEST
 
+/* Certificates are proven and checked once, not for each channel. */
+START_TEST(channels_after_the_first_resume_its_tls_session)
+{
+    static const char *const told[] = {"new", "resumed", "resumed"};
+    for (size_t at = 0; at < 3; at++) {
+        struct command command;
+        start(&command, "resumed", "");
+        char text[16] = "";
+        read_all(&command, text, sizeof text - 1);
+        ck_assert_str_eq(text, told[at]);
+        ends_well(&command);
+    }
+}
+END_TEST
+
 START_TEST(input_ends_where_the_protocol_can_say_so)
 {
     struct command command;
@@ -330,6 +345,7 @@ static void add_cases(TCase *cases)
 {
     tcase_add_test(cases, a_command_ends_with_its_exit_code);
     tcase_add_test(cases, words_arrive_as_they_are);
+    tcase_add_test(cases, channels_after_the_first_resume_its_tls_session);
     tcase_add_test(cases, input_ends_where_the_protocol_can_say_so);
     tcase_add_test(cases, the_older_protocol_goes_on_without_an_end_of_input);
     tcase_add_test(cases, megabytes_go_in_whole);
