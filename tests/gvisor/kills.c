@@ -4,7 +4,7 @@
  * proven state, with the same process counting on, or is told that the instance was lost and goes
  * back to the last snapshot. And races of two owners. P196.
  *
- * SANDBOX_TEST_COUNT says how often is killed (default 5), SANDBOX_TEST_SEED repeats a run.
+ * SANDBOX_TEST_COUNT says how often is killed (default 3), SANDBOX_TEST_SEED repeats a run.
  */
 
 #include "scenario.h"
@@ -341,7 +341,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     const char *path = strchr(harness_uri(), ':') + 1;
     snprintf(folder, sizeof folder, "%.*s", (int)strcspn(path, "?"), path);
-    unsigned long count = setting("SANDBOX_TEST_COUNT", 5);
+    unsigned long count = setting("SANDBOX_TEST_COUNT", 3);
     unsigned seed = (unsigned)setting("SANDBOX_TEST_SEED", (unsigned long)getpid());
     printf("seed %u\n", seed);
     srandom(seed);
