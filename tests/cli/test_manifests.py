@@ -388,6 +388,13 @@ def test_a_template_that_will_not_do_is_found(cluster, patch, words):
     assert any(words in text for text in found), found
 
 
+def test_a_template_whose_agent_has_no_address_is_found_where_one_is_asked_for(cluster):
+    assert not [one for one in findings(command_on(cluster)) if one["severity"] == "problem"]
+    pod = command_on(cluster, "workspaces?pool=standard&channel=pod")
+    found = [one["text"] for one in problems(pod) if one["subject"] == "template"]
+    assert ["--tcp" in text for text in found] == [True], found
+
+
 def test_what_may_not_be_seen_is_no_problem(cluster):
     for resource in ("nodes", "runtimeclasses", "serviceaccounts", "networkpolicies"):
         cluster.tell(do="deny", verb="*", resource=resource)

@@ -67,6 +67,7 @@ sandbox_status sbx_gke_description_print(const struct sbx_gke *driver,
         !sbx_json_set_text(json, "context", driver->context) ||
         !sbx_json_set_text(json, "namespace", driver->space) ||
         !sbx_json_set_text(json, "pool", driver->pool) ||
+        !sbx_json_set_text(json, "channel", driver->direct ? "pod" : "exec") ||
         !cJSON_AddItemToObject(json, "answers", answers)) {
         cJSON_Delete(answers);
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a description");
@@ -179,6 +180,7 @@ static sandbox_status take_own(const char *title, cJSON *json, struct sbx_gke *d
         snprintf(what, sizeof what, "the answer to '%.60s' is damaged", damage);
         return bad(title, what, error);
     }
+    driver->direct = driver->direct || strcmp(sbx_json_text(json, "channel"), "pod") == 0;
     return settle_all(title, sbx_json_text(json, "context"), sbx_json_text(json, "namespace"),
                       sbx_json_text(json, "pool"), driver, error);
 }

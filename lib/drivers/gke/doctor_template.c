@@ -13,6 +13,7 @@ struct parts {
 
 static const char *problem_of_isolation(const struct parts *parts);
 static const char *problem_of_agent(const struct parts *parts);
+static const char *problem_of_channel(const struct parts *parts, bool is_direct);
 static const char *problem_of_snapshots(const struct parts *parts);
 static bool has_toleration(const cJSON *pod);
 
@@ -22,6 +23,7 @@ void sbx_gke_look_at_template(const struct sbx_gke_look *look, const cJSON *temp
                           .pod = sbx_gke_at(template, "spec", "podTemplate", "spec", NULL)};
     parts.container = sbx_gke_named(sbx_gke_at(parts.pod, "containers", NULL), SBX_GKE_CONTAINER);
     const char *const problems[] = {problem_of_isolation(&parts), problem_of_agent(&parts),
+                                    problem_of_channel(&parts, look->driver->direct),
                                     problem_of_snapshots(&parts)};
     bool good = true;
     for (size_t n = 0; n < sizeof problems / sizeof problems[0]; n++) {
@@ -134,6 +136,14 @@ static const char *problem_of_agent(const struct parts *parts)
         return "/sandbox/agent can be written in the workspace, so the agent can be replaced";
     if (sbx_gke_at(parts->container, "readinessProbe", "exec", NULL) == NULL)
         return "no readiness probe asks the agent ('" SBX_GKE_AGENT " health')";
+    return NULL;
+}
+
+static const char *problem_of_channel(const struct parts *parts, bool is_direct)
+{
+    if (is_direct && !holds(sbx_gke_at(parts->container, "command", NULL), "--tcp"))
+        return "channel=pod is asked for, and the agent is started without --tcp: it has no "
+               "address";
     return NULL;
 }
 
