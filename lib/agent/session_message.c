@@ -1,6 +1,7 @@
-/* Messages on their way: their memory, their queues, and a look into one without unpacking it. */
+/* Messages on their way: their memory, their queues. */
 
 #include "agent/session_parts.h"
+#include "util/wire.h"
 #include <stdlib.h>
 
 #define LEND_MIN    (32u << 10)
@@ -82,41 +83,11 @@ void sbx_queue_clear(struct sbx_queue *queue)
         free(message);
 }
 
-/* False where the bytes are no number. */
-static bool read_varint(const uint8_t *bytes, size_t size, size_t *at, uint64_t *number)
-{
-    *number = 0;
-    for (unsigned shift = 0; shift < 64 && *at < size; shift += 7) {
-        uint8_t byte = bytes[(*at)++];
-        *number |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return true;
-    }
-    return false;
-}
-
-/*
- * Where the field begins, if it is the last one and large: the message is all before it. Anything
- * that is not understood is left to protobuf-c.
- */
 size_t sbx_message_last_field(const struct sbx_message *packed, unsigned field,
                               struct sbx_lent *lent)
 {
-    for (size_t at = 0; at < packed->size;) {
-        size_t begin = at;
-        uint64_t tag, number;
-        if (!read_varint(packed->bytes, packed->size, &at, &tag) || (tag & 7) % 2 != 0 ||
-            !read_varint(packed->bytes, packed->size, &at, &number))
-            break;
-        if ((tag & 7) == 0)
-            continue;
-        if ((tag & 7) != 2 || number > packed->size - at)
-            break;
-        if (tag >> 3 == field && number == packed->size - at && number >= LEND_MIN) {
-            *lent = (struct sbx_lent){packed->bytes + at, (size_t)number, NULL};
-            return begin;
-        }
-        at += (size_t)number;
-    }
-    return packed->size;
+    struct sbx_wire_bytes found;
+    size_t kept = sbx_wire_last_field(packed->bytes, packed->size, field, LEND_MIN, &found);
+    *lent = (struct sbx_lent){found.data, found.size, NULL};
+    return kept;
 }

@@ -181,8 +181,9 @@ static bool hand_over(struct agent_call *call, const uint8_t *data, size_t whole
                         "the call takes one request only");
         return false;
     }
+    ProtobufCBinaryData *lent = NULL;
     ProtobufCMessage *message =
-        protobuf_c_message_unpack(method->request, NULL, whole - PREFIX, data + PREFIX);
+        agent_call_unpack(method, queued ? 0 : method->lends, data + PREFIX, whole - PREFIX, &lent);
     if (queued)
         sbx_bytes_skip(&call->input, whole);
     agent_connection_release(call->connection, whole);
@@ -197,6 +198,8 @@ static bool hand_over(struct agent_call *call, const uint8_t *data, size_t whole
     bool first = !call->got_message;
     call->got_message = true;
     method->message(call, message);
+    if (lent != NULL)
+        *lent = (ProtobufCBinaryData){0, NULL};
     protobuf_c_message_free_unpacked(message, NULL);
     if (first && !call->ended && method->ready != NULL)
         method->ready(call);

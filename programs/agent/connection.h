@@ -67,6 +67,12 @@ struct agent_call {
 struct agent_call *agent_call_open(struct agent_connection *connection, int32_t stream);
 bool agent_call_header(struct agent_call *call, const uint8_t *name, size_t name_size,
                        const uint8_t *value, size_t value_size);
+/*
+ * NULL: the bytes are no such message. Where `lends` names a large last field its bytes are not
+ * copied: `*lent` is that field, to be emptied before the message is freed.
+ */
+ProtobufCMessage *agent_call_unpack(const struct agent_method *method, unsigned lends,
+                                    const uint8_t *data, size_t size, ProtobufCBinaryData **lent);
 void agent_call_begin(struct agent_call *call);
 void agent_call_input(struct agent_call *call, const uint8_t *data, size_t size);
 void agent_call_input_ended(struct agent_call *call);

@@ -38,7 +38,7 @@ static const struct agent_job_kind kind = {.work = work, .done = done};
 const struct agent_method agent_file_methods[] = {
     {.path = "/sandbox.v1.Files/Read", .request = REQUEST(read_request),
      .message = agent_read_message, .ready = agent_read_ready, .gone = agent_job_gone},
-    {.path = "/sandbox.v1.Files/Write", .request = REQUEST(file_write),
+    {.path = "/sandbox.v1.Files/Write", .request = REQUEST(file_write), .lends = 2,
      .message = agent_write_message, .end = agent_write_end, .gone = agent_job_gone},
     {.path = "/sandbox.v1.Files/Stat", .request = REQUEST(path_request),
      .message = agent_stat_message, .gone = agent_job_gone},
@@ -57,7 +57,7 @@ const struct agent_method agent_file_methods[] = {
     {.path = "/sandbox.v1.Files/Watch", .request = REQUEST(watch_request),
      .message = agent_watch_message, .ready = agent_watch_ready, .gone = agent_job_gone,
      .passive = true, .lasts = true},
-    {.path = "/sandbox.v1.Files/Upload", .request = REQUEST(tree_chunk),
+    {.path = "/sandbox.v1.Files/Upload", .request = REQUEST(tree_chunk), .lends = 2,
      .message = agent_upload_message, .end = agent_upload_end, .gone = agent_job_gone},
     {.path = "/sandbox.v1.Files/Download", .request = REQUEST(tree_request),
      .message = agent_download_message, .ready = agent_download_ready, .gone = agent_job_gone},

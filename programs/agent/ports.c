@@ -314,6 +314,7 @@ const struct agent_method agent_port_methods[] = {
      .passive = true},
     {.path = "/sandbox.v1.Ports/Dial",
      .request = &sandbox__v1__port_data__descriptor,
+     .lends = 2,
      .message = dial_message,
      .end = dial_end,
      .ready = dial_ready,

@@ -31,6 +31,8 @@ struct agent_method {
     void (*ready)(struct agent_call *call);
     /* The call is over, finished or reset: free what hangs on it. Always called last. */
     void (*gone)(struct agent_call *call);
+    /* The bytes field that messages end with: where it is large it is not copied, but borrowed. */
+    unsigned lends;
     bool not_over_tcp;   /* it moves the gate, or says what nobody on the way may read */
     bool always_allowed; /* in every gate state: it judges its caller itself */
     bool lasts;          /* ends when somebody wishes: cut when the gate closes */
