@@ -1,11 +1,12 @@
 /*
  * Bytes between stdio and a Unix socket. Ends when the socket's side closes; the end of stdin
  * closes our half of it, and the agent then closes the other. Standard output carries the
- * agent's bytes and nothing else.
+ * agent's bytes and nothing else. Where the agent takes stdio over (handed_over.h) this only waits.
  */
 
 #include "relay.h"
 #include "address.h"
+#include "handed_over.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -32,6 +33,9 @@ struct flow {
 
 static uint8_t up_memory[RELAY_BYTES], down_memory[RELAY_BYTES];
 
+static bool hand_over(const char *address);
+static bool say_streams(int fd);
+static bool await_byte(int fd);
 static int connect_to(const char *address);
 static void unblock(int fd);
 static int carry(int fd);
@@ -42,6 +46,8 @@ int agent_relay(const char *address)
 {
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    if (hand_over(address))
+        return 0;
     int fd = connect_to(address);
     if (fd < 0) {
         fprintf(stderr, "sandbox-agent: cannot reach the agent at '%s': %s\n", address,
@@ -52,6 +58,51 @@ int agent_relay(const char *address)
     unblock(1);
     unblock(fd);
     return carry(fd);
+}
+
+/* True: the agent had our streams, and the connection has ended. */
+static bool hand_over(const char *address)
+{
+    char beside[sizeof((struct sockaddr_un *)0)->sun_path];
+    int fd = agent_address_beside(address, beside) ? agent_address_connect(beside) : -1;
+    bool taken = fd >= 0 && say_streams(fd) && await_byte(fd);
+    if (taken)
+        (void)await_byte(fd);
+    if (fd >= 0)
+        close(fd);
+    return taken;
+}
+
+static bool say_streams(int fd)
+{
+    static const int streams[] = {STDIN_FILENO, STDOUT_FILENO};
+    char byte = AGENT_HANDED_OVER_BYTE;
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof streams)];
+    } control = {.room = {0}};
+    struct iovec piece = {&byte, 1};
+    struct msghdr message = {.msg_iov = &piece,
+                             .msg_iovlen = 1,
+                             .msg_control = control.room,
+                             .msg_controllen = sizeof control.room};
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(sizeof streams);
+    memcpy(CMSG_DATA(&control.header), streams, sizeof streams);
+    return sendmsg(fd, &message, MSG_NOSIGNAL) == 1;
+}
+
+/* False: the agent has closed, or whoever reads our output is gone. */
+static bool await_byte(int fd)
+{
+    struct pollfd watched[] = {{fd, POLLIN, 0}, {STDOUT_FILENO, 0, 0}};
+    while (poll(watched, 2, -1) < 0) {
+        if (errno != EINTR)
+            return false;
+    }
+    char byte;
+    return watched[0].revents != 0 && read(fd, &byte, 1) == 1;
 }
 
 static int connect_to(const char *address)

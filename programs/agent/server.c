@@ -3,16 +3,14 @@
 #include "address.h"
 #include "call.h"
 #include "connection.h"
+#include "handed_over.h"
 #include "listener.h"
 #include "loop.h"
 #include "util/memory.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define CONNECTIONS_MAX   64
@@ -50,7 +48,6 @@ static unsigned piece_count;
 static size_t piece_bytes;
 
 static bool make_protocol(void);
-static int listen_on(const char *path);
 static void on_connection(uv_stream_t *stream, int status);
 static bool make_way(void);
 static bool start_session(struct agent_connection *connection);
@@ -63,7 +60,7 @@ static void on_deadline(void *user_data);
 
 bool agent_server_listen(const char *path)
 {
-    int fd = make_protocol() ? listen_on(path) : -1;
+    int fd = make_protocol() ? agent_address_bind(path) : -1;
     listener_path = sbx_copy(path);
     if (fd < 0 || listener_path == NULL)
         return false;
@@ -75,13 +72,17 @@ bool agent_server_listen(const char *path)
         fprintf(stderr, "sandbox-agent: cannot listen on '%s': %s\n", path, uv_strerror(problem));
     uv_prepare_init(agent_loop(), &before_sleep);
     uv_prepare_start(&before_sleep, on_before_sleep);
+    if (problem == 0)
+        agent_handed_over_listen(path);
     return problem == 0;
 }
 
 void agent_server_unlink(void)
 {
-    if (listener_path != NULL && agent_address_is_path(listener_path))
-        unlink(listener_path);
+    if (listener_path == NULL || !agent_address_is_path(listener_path))
+        return;
+    unlink(listener_path);
+    agent_handed_over_unlink();
 }
 
 unsigned agent_server_connection_count(void)
@@ -92,60 +93,6 @@ unsigned agent_server_connection_count(void)
 struct agent_connection *agent_connections(void)
 {
     return connections;
-}
-
-static bool make_directory_of(const char *path)
-{
-    char parent[sizeof((struct sockaddr_un *)0)->sun_path];
-    snprintf(parent, sizeof parent, "%s", path);
-    for (char *at = parent + 1; *at != '\0'; at++) {
-        if (*at != '/')
-            continue;
-        *at = '\0';
-        if (mkdir(parent, 0755) != 0 && errno != EEXIST)
-            return false;
-        *at = '/';
-    }
-    return true;
-}
-
-/* A socket that nobody answers on is left over from an agent that was killed. */
-static bool is_stale(const char *path)
-{
-    struct stat facts;
-    if (lstat(path, &facts) != 0 || !S_ISSOCK(facts.st_mode))
-        return false;
-    SBX_ON_EXIT(sbx_close_fd) int fd = agent_address_connect(path);
-    return fd < 0 && errno == ECONNREFUSED;
-}
-
-static int listen_on(const char *path)
-{
-    struct sockaddr_un address;
-    socklen_t size;
-    if (!agent_address_read(path, &address, &size)) {
-        fprintf(stderr, "sandbox-agent: the socket's path is longer than %zu bytes\n",
-                sizeof address.sun_path - 1);
-        return -1;
-    }
-    if (agent_address_is_path(path) && !make_directory_of(path)) {
-        fprintf(stderr, "sandbox-agent: cannot make the directory of '%s': %s\n", path,
-                strerror(errno));
-        return -1;
-    }
-    if (agent_address_is_path(path) && is_stale(path))
-        unlink(path);
-    SBX_ON_EXIT(sbx_close_fd)
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    mode_t old = umask(0177);
-    bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0;
-    int number = errno;
-    umask(old);
-    if (!bound) {
-        fprintf(stderr, "sandbox-agent: cannot bind '%s': %s\n", path, strerror(number));
-        return -1;
-    }
-    return sbx_take_fd(&fd);
 }
 
 static int begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *user_data)
@@ -438,6 +385,12 @@ static void written(uv_write_t *write, int status)
         agent_connection_due(connection);
 }
 
+static uv_stream_t *output_of(struct agent_connection *connection)
+{
+    return connection->handed_over == NULL ? &connection->peer.stream
+                                           : agent_handed_over_output(connection->handed_over);
+}
+
 /* What is left after the first `sent` bytes of the pieces. */
 static bool write_later(struct agent_connection *connection, size_t sent)
 {
@@ -452,7 +405,7 @@ static bool write_later(struct agent_connection *connection, size_t sent)
                                 (unsigned)sbx_bytes_size(&connection->unsent));
     connection->write.data = connection;
     connection->writing =
-        uv_write(&connection->write, &connection->peer.stream, &rest, 1, written) == 0;
+        uv_write(&connection->write, output_of(connection), &rest, 1, written) == 0;
     return connection->writing;
 }
 
@@ -466,7 +419,7 @@ static void flush(struct agent_connection *connection)
             agent_connection_close(connection);
         if (size <= 0)
             break;
-        int sent = uv_try_write(&connection->peer.stream, pieces, piece_count);
+        int sent = uv_try_write(output_of(connection), pieces, piece_count);
         if (sent == UV_EAGAIN)
             sent = 0;
         if (sent < 0 || (sent < size && !write_later(connection, (size_t)sent)))
@@ -483,6 +436,8 @@ void agent_connection_close(struct agent_connection *connection)
         return;
     connection->closing = true;
     uv_close(&connection->peer.handle, on_closed);
+    if (connection->handed_over != NULL)
+        agent_handed_over_close(connection->handed_over);
 }
 
 void agent_connection_reset(struct agent_connection *connection)
@@ -497,7 +452,14 @@ void agent_connection_reset(struct agent_connection *connection)
 
 static void on_closed(uv_handle_t *handle)
 {
-    struct agent_connection *connection = handle->data;
+    agent_connection_end(handle->data);
+}
+
+void agent_connection_end(struct agent_connection *connection)
+{
+    if (++connection->ended_handles < (connection->handed_over == NULL ? 1 : 2))
+        return;
+    free(connection->handed_over);
     while (connection->calls != NULL)
         agent_call_close(connection->calls);
     struct agent_connection **link = &connections;

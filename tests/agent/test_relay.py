@@ -1,4 +1,6 @@
-"""The relay: bytes between stdio and the socket, whatever stdio is, until the agent's side ends."""
+"""The relay: bytes between stdio and the socket, whatever stdio is, until the agent's side ends; and
+the agent that takes its streams over, so that it has nothing to carry."""
+import array
 import hashlib
 import os
 import socket
@@ -52,8 +54,22 @@ class Bridge:
             pass
 
 
+def beside(agent):
+    """Where relays hand over their streams. Without it they carry, as to an agent of before."""
+    return agent.socket + ".streams"
+
+
+def carried(relay):
+    """Bytes that the relay itself has read."""
+    with open(f"/proc/{relay.pid}/io", encoding="ascii") as file:
+        return int(file.readline().split()[1])
+
+
+@pytest.mark.parametrize("handed_over", [True, False], ids=["handed over", "carried"])
 @pytest.mark.parametrize("kind", ["pipes", "pair", "non-blocking pair"])
-def test_grpc_through_a_relay(agent, folder, kind):
+def test_grpc_through_a_relay(agent, folder, kind, handed_over):
+    if not handed_over:
+        os.unlink(beside(agent))
     bridge = Bridge(folder, agent.socket, kind)
     caller = Caller(bridge.path, agent.token, 1, agent.workspace_id)
     assert caller.run("echo hello").stdout == b"hello\n"
@@ -64,10 +80,111 @@ def test_grpc_through_a_relay(agent, folder, kind):
     data = os.urandom(3_000_000)
     caller.write(id, data, end=True)
     assert caller.collect(id).stdout.decode().split()[0] == hashlib.sha256(data).hexdigest()
+    assert (carried(bridge.relay) < 1_000_000) == handed_over
     caller.close()
     bridge.relay.terminate()
     bridge.relay.wait()
     bridge.relay.stderr.close()
+
+
+def descriptors(agent):
+    return len(os.listdir(f"/proc/{agent.process.pid}/fd"))
+
+
+def holds(agent, end):
+    """Whether the agent has the other end of a pipe of ours."""
+    folder, wanted = f"/proc/{agent.process.pid}/fd/", os.readlink(f"/proc/self/fd/{end.fileno()}")
+    found = []
+    for name in os.listdir(folder):
+        try:
+            found.append(os.readlink(folder + name))
+        except FileNotFoundError:
+            continue
+    return wanted in found
+
+
+def start(agent):
+    return subprocess.Popen([BINARY, "relay", agent.socket], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE)
+
+
+def test_a_relay_that_is_gone_has_left_no_stream_open(agent):
+    """A snapshot that is taken then holds nothing of the host's."""
+    relay = start(agent)
+    assert relay.stdout.read(1), "the agent speaks first"
+    assert holds(agent, relay.stdin) and holds(agent, relay.stdout)
+    relay.stdin.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+    relay.stdin.flush()
+    relay.stdin.close()
+    assert relay.wait(30) == 0
+    assert not holds(agent, relay.stdout)
+    relay.stdout.close()
+    until(lambda: agent.stats().connections == 1, "the connection is gone")
+
+
+def test_a_relay_that_is_killed_takes_its_connection_with_it(agent):
+    before = descriptors(agent)
+    relay = start(agent)
+    assert relay.stdout.read(1)
+    until(lambda: agent.stats().connections == 2, "it is connected")
+    relay.kill()
+    relay.wait()
+    until(lambda: agent.stats().connections == 1, "the connection is gone")
+    until(lambda: descriptors(agent) == before, "its descriptors too")
+    relay.stdin.close()
+    relay.stdout.close()
+
+
+def test_a_relay_ends_when_nobody_reads_what_the_agent_says(agent):
+    relay = start(agent)
+    assert relay.stdout.read(1)
+    relay.stdout.close()
+    assert relay.wait(30) == 0
+    until(lambda: agent.stats().connections == 1, "the connection is gone")
+    relay.stdin.close()
+
+
+def test_what_is_no_pair_of_streams_is_refused_and_closed(agent, folder):
+    path = os.path.join(folder, "file")
+    file = os.open(path, os.O_CREAT | os.O_RDWR)
+    ends = os.pipe()
+    before = descriptors(agent)
+    for said, passed in ((b"x", list(ends)), (b"s", []), (b"s", [ends[0]]), (b"s", [file, ends[1]]),
+                         (b"s", [ends[0], file]), (b"s", [*ends, file]), (b"s" * 3, [ends[1], file]),
+                         (b"", [])):
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.settimeout(30)
+            peer.connect(beside(agent))
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))]
+            if said:
+                peer.sendmsg([said], rights if passed else [])
+            else:
+                peer.shutdown(socket.SHUT_WR)
+            try:
+                assert peer.recv(10) == b""
+            except ConnectionResetError:
+                pass  # not all was read
+    until(lambda: descriptors(agent) == before, "nothing of it is kept")
+    for fd in (file, *ends):
+        os.close(fd)
+    assert agent.run("echo well").stdout == b"well\n"
+
+
+def test_silent_callers_only_make_relays_carry(agent, folder):
+    silent = []
+    for _ in range(40):
+        silent.append(socket.socket(socket.AF_UNIX))
+        silent[-1].setblocking(False)
+        silent[-1].connect_ex(beside(agent))
+    bridge = Bridge(folder, agent.socket, "pipes")
+    caller = Caller(bridge.path, agent.token, 1, agent.workspace_id)
+    assert caller.run("echo hello").stdout == b"hello\n"
+    caller.close()
+    bridge.relay.terminate()
+    bridge.relay.wait()
+    bridge.relay.stderr.close()
+    for each in silent:
+        each.close()
 
 
 def listening(folder):

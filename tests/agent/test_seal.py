@@ -241,7 +241,7 @@ def test_all_channels_end_with_the_seal(agent, operation):
     while plain.recv(4096):
         pass
     plain.close()
-    until(lambda: len(open_sockets(agent)) == 1, "only the listener is left")
+    until(lambda: len(open_sockets(agent)) == 2, "only the two listeners are left")
     reopen(operation, seal_hash)
 
 
