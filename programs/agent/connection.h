@@ -20,7 +20,6 @@ struct agent_connection {
         uv_tcp_t tcp;
     } peer;
     struct agent_handed_over *handed_over; /* its streams are a relay's; NULL: they are `peer` */
-    unsigned ended_handles;
     bool over_tcp;
     uint8_t pass[AGENT_TOKEN_BYTES]; /* over TCP: stands for the token on this connection alone */
     struct agent_greeting *greeting; /* over TCP: until both sides have proven themselves */
@@ -102,8 +101,11 @@ void agent_connection_begin(struct agent_connection *connection);
 struct agent_connection *agent_connections(void);
 /* Its calls end in the loop's own time. Closing one twice does no harm. */
 void agent_connection_close(struct agent_connection *connection);
-/* One of its handles has ended; with the last one it goes. */
-void agent_connection_end(struct agent_connection *connection);
+/* For streams that are not `peer`: where bytes are read to; what came there, or not above 0: the end. */
+char *agent_connection_room(size_t *size);
+void agent_connection_take(struct agent_connection *connection, const char *data, ssize_t size);
+/* All of `unsent` has left, or below 0: it cannot. */
+void agent_connection_written(struct agent_connection *connection, int status);
 /* The same at once for the peer too; what was not sent yet is lost. */
 void agent_connection_reset(struct agent_connection *connection);
 

@@ -1,7 +1,8 @@
 /*
  * Bytes between stdio and a Unix socket. Ends when the socket's side closes; the end of stdin
  * closes our half of it, and the agent then closes the other. Standard output carries the
- * agent's bytes and nothing else. Where the agent takes stdio over (handed_over.h) this only waits.
+ * agent's bytes and nothing else. Where the agent takes stdio over (handed_over.h) this only
+ * tells it when stdio is ready.
  */
 
 #include "relay.h"
@@ -35,7 +36,8 @@ static uint8_t up_memory[RELAY_BYTES], down_memory[RELAY_BYTES];
 
 static bool hand_over(const char *address);
 static bool say_streams(int fd);
-static bool await_byte(int fd);
+static void tell(int fd);
+static bool hear(int fd, bool *asked_input, bool *asked_output);
 static int connect_to(const char *address);
 static void unblock(int fd);
 static int carry(int fd);
@@ -63,11 +65,12 @@ int agent_relay(const char *address)
 /* True: the agent had our streams, and the connection has ended. */
 static bool hand_over(const char *address)
 {
-    char beside[sizeof((struct sockaddr_un *)0)->sun_path];
+    char beside[sizeof((struct sockaddr_un *)0)->sun_path], answer = 0;
     int fd = agent_address_beside(address, beside) ? agent_address_connect(beside) : -1;
-    bool taken = fd >= 0 && say_streams(fd) && await_byte(fd);
+    bool taken =
+        fd >= 0 && say_streams(fd) && read(fd, &answer, 1) == 1 && answer == AGENT_STREAMS_HELLO;
     if (taken)
-        (void)await_byte(fd);
+        tell(fd);
     if (fd >= 0)
         close(fd);
     return taken;
@@ -76,7 +79,7 @@ static bool hand_over(const char *address)
 static bool say_streams(int fd)
 {
     static const int streams[] = {STDIN_FILENO, STDOUT_FILENO};
-    char byte = AGENT_HANDED_OVER_BYTE;
+    char byte = AGENT_STREAMS_HELLO;
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof streams)];
@@ -93,16 +96,52 @@ static bool say_streams(int fd)
     return sendmsg(fd, &message, MSG_NOSIGNAL) == 1;
 }
 
-/* False: the agent has closed, or whoever reads our output is gone. */
-static bool await_byte(int fd)
+/*
+ * Says when stdio is ready, as often as the agent asks, until it has closed. Whoever reads our
+ * output may go first; but we stay until the agent has let go of the streams, since nobody else
+ * knows that it has.
+ */
+static void tell(int fd)
 {
-    struct pollfd watched[] = {{fd, POLLIN, 0}, {STDOUT_FILENO, 0, 0}};
-    while (poll(watched, 2, -1) < 0) {
-        if (errno != EINTR)
-            return false;
+    static const char input = AGENT_STREAMS_INPUT, output = AGENT_STREAMS_OUTPUT;
+    bool asked_input = false, asked_output = false, is_read = true;
+    for (;;) {
+        struct pollfd watched[] = {{fd, POLLIN, 0},
+                                   {asked_input ? STDIN_FILENO : -1, POLLIN, 0},
+                                   {is_read ? STDOUT_FILENO : -1, asked_output ? POLLOUT : 0, 0}};
+        if (poll(watched, 3, -1) < 0) {
+            if (errno == EINTR)
+                continue;
+            return;
+        }
+        if (watched[1].revents != 0) {
+            asked_input = false;
+            (void)!write(fd, &input, 1);
+        }
+        if (watched[2].revents & (POLLERR | POLLHUP | POLLNVAL)) {
+            is_read = false;
+            shutdown(fd, SHUT_WR);
+        } else if (watched[2].revents != 0) {
+            asked_output = false;
+            (void)!write(fd, &output, 1);
+        }
+        if (watched[0].revents != 0 && !hear(fd, &asked_input, &asked_output))
+            return;
     }
-    char byte;
-    return watched[0].revents != 0 && read(fd, &byte, 1) == 1;
+}
+
+/* What the agent asks. False: it has closed. */
+static bool hear(int fd, bool *asked_input, bool *asked_output)
+{
+    char asked[16];
+    ssize_t size = read(fd, asked, sizeof asked);
+    if (size < 0 && errno == EINTR)
+        return true;
+    for (ssize_t at = 0; at < size; at++) {
+        *asked_input = *asked_input || asked[at] == AGENT_STREAMS_INPUT;
+        *asked_output = *asked_output || asked[at] == AGENT_STREAMS_OUTPUT;
+    }
+    return size > 0;
 }
 
 static int connect_to(const char *address)

@@ -249,8 +249,9 @@ void agent_connection_begin(struct agent_connection *connection)
     connections = connection;
     connection->listed = true;
     connection_count++;
-    if (!has_room || !start_session(connection) ||
-        uv_read_start(&connection->peer.stream, give_room, on_read) != 0)
+    bool reads = connection->handed_over != NULL ||
+                 uv_read_start(&connection->peer.stream, give_room, on_read) == 0;
+    if (!has_room || !reads || !start_session(connection))
         agent_connection_close(connection);
     else
         agent_connection_due(connection);
@@ -283,7 +284,8 @@ static bool start_session(struct agent_connection *connection)
     };
     int fd = -1, size = SOCKET_BYTES;
     uv_fileno(&connection->peer.handle, &fd);
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    if (fd >= 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     if (nghttp2_session_server_new2(&connection->session, callbacks, connection, options) != 0)
         return false;
     return nghttp2_submit_settings(connection->session, NGHTTP2_FLAG_NONE, settings,
@@ -299,12 +301,22 @@ static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *room)
 
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *room)
 {
-    struct agent_connection *connection = stream->data;
+    agent_connection_take(stream->data, room->base, size);
+}
+
+char *agent_connection_room(size_t *size)
+{
+    *size = sizeof read_memory;
+    return read_memory;
+}
+
+void agent_connection_take(struct agent_connection *connection, const char *data, ssize_t size)
+{
     if (size == 0 || connection->closing)
         return;
     connection->last_used_ms = uv_now(agent_loop());
-    if (size < 0 || nghttp2_session_mem_recv(connection->session, (const uint8_t *)room->base,
-                                             (size_t)size) < 0)
+    if (size < 0 ||
+        nghttp2_session_mem_recv(connection->session, (const uint8_t *)data, (size_t)size) < 0)
         agent_connection_close(connection);
     else
         agent_connection_due(connection);
@@ -376,19 +388,17 @@ static ssize_t gather(struct agent_connection *connection)
 
 static void written(uv_write_t *write, int status)
 {
-    struct agent_connection *connection = write->data;
+    agent_connection_written(write->data, status);
+}
+
+void agent_connection_written(struct agent_connection *connection, int status)
+{
     connection->writing = false;
     sbx_bytes_free(&connection->unsent);
     if (status < 0)
         agent_connection_close(connection);
     else
         agent_connection_due(connection);
-}
-
-static uv_stream_t *output_of(struct agent_connection *connection)
-{
-    return connection->handed_over == NULL ? &connection->peer.stream
-                                           : agent_handed_over_output(connection->handed_over);
 }
 
 /* What is left after the first `sent` bytes of the pieces. */
@@ -401,11 +411,15 @@ static bool write_later(struct agent_connection *connection, size_t sent)
                               pieces[at].len - skipped))
             return false;
     }
+    if (connection->handed_over != NULL) {
+        connection->writing = agent_handed_over_await_room(connection->handed_over);
+        return connection->writing;
+    }
     uv_buf_t rest = uv_buf_init((char *)(uintptr_t)sbx_bytes_data(&connection->unsent),
                                 (unsigned)sbx_bytes_size(&connection->unsent));
     connection->write.data = connection;
     connection->writing =
-        uv_write(&connection->write, output_of(connection), &rest, 1, written) == 0;
+        uv_write(&connection->write, &connection->peer.stream, &rest, 1, written) == 0;
     return connection->writing;
 }
 
@@ -419,7 +433,9 @@ static void flush(struct agent_connection *connection)
             agent_connection_close(connection);
         if (size <= 0)
             break;
-        int sent = uv_try_write(output_of(connection), pieces, piece_count);
+        int sent = connection->handed_over != NULL
+                       ? agent_handed_over_write(connection->handed_over, pieces, piece_count)
+                       : uv_try_write(&connection->peer.stream, pieces, piece_count);
         if (sent == UV_EAGAIN)
             sent = 0;
         if (sent < 0 || (sent < size && !write_later(connection, (size_t)sent)))
@@ -427,6 +443,9 @@ static void flush(struct agent_connection *connection)
     }
     for (struct agent_call *call = connection->calls; call != NULL; call = call->next)
         agent_call_keep_lent(call);
+    if (connection->handed_over != NULL && !connection->closing &&
+        !agent_handed_over_settle(connection->handed_over))
+        agent_connection_close(connection);
 }
 
 /* Its calls end in the loop's own time, since this may run inside one of them. */
@@ -435,9 +454,9 @@ void agent_connection_close(struct agent_connection *connection)
     if (connection->closing)
         return;
     connection->closing = true;
-    uv_close(&connection->peer.handle, on_closed);
     if (connection->handed_over != NULL)
         agent_handed_over_close(connection->handed_over);
+    uv_close(&connection->peer.handle, on_closed);
 }
 
 void agent_connection_reset(struct agent_connection *connection)
@@ -452,13 +471,7 @@ void agent_connection_reset(struct agent_connection *connection)
 
 static void on_closed(uv_handle_t *handle)
 {
-    agent_connection_end(handle->data);
-}
-
-void agent_connection_end(struct agent_connection *connection)
-{
-    if (++connection->ended_handles < (connection->handed_over == NULL ? 1 : 2))
-        return;
+    struct agent_connection *connection = handle->data;
     free(connection->handed_over);
     while (connection->calls != NULL)
         agent_call_close(connection->calls);
