@@ -29,8 +29,8 @@ struct sbx_egress_request {
     enum sbx_egress_kind kind;   /* also of a refused one, as far as it was read */
     struct sbx_egress_host host; /* likewise; `size` is 0 where none was read */
     uint16_t port;               /* likewise; 443, or 80 of a plain one */
-    /* What to ask the server for, byte for byte as it came: "/path?query", or "*". Points into
-       the head. Nothing may normalise it (with curl: CURLOPT_PATH_AS_IS). */
+    /* What to ask the server for, byte for byte as it came: "/path?query", or "*". Points into the
+       head, or is static. Nothing may normalise it (with curl: CURLOPT_PATH_AS_IS). */
     struct sbx_egress_text path;
 };
 
