@@ -7,9 +7,9 @@
 #include "listener.h"
 #include "proxy.h"
 #include "settings.h"
+#include "util/memory.h"
 #include "version.h"
 #include "watch.h"
-#include "util/memory.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

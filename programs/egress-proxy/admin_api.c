@@ -7,9 +7,9 @@
 #include "metrics.h"
 #include "registry.h"
 #include "settings.h"
-#include "version.h"
 #include "util/digest.h"
 #include "util/json.h"
+#include "version.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

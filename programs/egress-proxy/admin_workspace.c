@@ -2,9 +2,9 @@
 
 #include "admin_workspace.h"
 #include "connection.h"
+#include "egress/policy.h"
 #include "journal.h"
 #include "settings.h"
-#include "egress/policy.h"
 #include "util/fail.h"
 #include "util/json.h"
 #include "util/memory.h"
@@ -55,8 +55,8 @@ static sandbox_status read_registration(const cJSON *json, struct registration *
     sandbox_status status = sbx_egress_json_members(json, "a registration", names,
                                                     sizeof names / sizeof names[0], error);
     if (status == SANDBOX_OK)
-        status = read_source(cJSON_GetObjectItemCaseSensitive(json, "source"), &into->source,
-                             error);
+        status =
+            read_source(cJSON_GetObjectItemCaseSensitive(json, "source"), &into->source, error);
     if (status == SANDBOX_OK)
         status = read_key(cJSON_GetObjectItemCaseSensitive(json, "key"), &into->key, error);
     if (status == SANDBOX_OK)

@@ -257,9 +257,8 @@ void connection_refuse_for(struct connection *connection, enum reason reason, in
 {
     struct sbx_egress_refusal refusal;
     const char *host = connection->host == NULL ? "" : connection->host;
-    sbx_egress_refuse(&refusal, status == 0 ? reason_status(reason) : status,
-                      reason_word(reason), "%s%s%s", host, host[0] == '\0' ? "" : ": ",
-                      reason_text(reason));
+    sbx_egress_refuse(&refusal, status == 0 ? reason_status(reason) : status, reason_word(reason),
+                      "%s%s%s", host, host[0] == '\0' ? "" : ": ", reason_text(reason));
     connection_refuse(connection, &refusal);
 }
 
@@ -267,7 +266,8 @@ void connection_refuse(struct connection *connection, const struct sbx_egress_re
 {
     SBX_ON_EXIT(sbx_bytes_free) struct sbx_bytes answer = SBX_BYTES(4096);
     connection_note(connection, reason_of(refusal->reason));
-    /* So little that it fits into what the kernel holds; a guest that lets none of it in gets none. */
+    /* So little that it fits into what the kernel holds; a guest that lets none of it in gets none.
+     */
     if (sbx_egress_refusal_write(refusal, &answer))
         (void)send(connection->client.fd, sbx_bytes_data(&answer), sbx_bytes_size(&answer),
                    MSG_NOSIGNAL);

@@ -6,10 +6,10 @@
 #define EGRESS_CONNECTION_H
 
 #include "deadline.h"
-#include "registry.h"
-#include "watch.h"
 #include "egress/request.h"
+#include "registry.h"
 #include "util/bytes.h"
+#include "watch.h"
 #include <stddef.h>
 
 struct tunnel;
@@ -24,7 +24,7 @@ enum connection_state {
 };
 
 struct connection {
-    struct watch client; /* first: see connection_of() */
+    struct watch client;               /* first: see connection_of() */
     struct connection *before, *after; /* of the same workspace */
     struct workspace *workspace;       /* NULL: nobody's */
     struct deadline deadline;

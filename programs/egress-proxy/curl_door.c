@@ -26,7 +26,9 @@ bool curl_door_open(void)
         journal_event("no-libcurl", NULL, NULL);
         return false;
     }
-    /* Requests with credentials pass through its memory: none of it is given back unwiped. */
+    /* Requests with credentials pass through its memory: none of it is given back unwiped. Nor are
+       the larger blocks of the TLS library below it, which are written over as they are freed. */
+    (void)mallopt(M_PERTURB, 0x55);
     if (find_all() && curl_door.global_init_mem(CURL_GLOBAL_DEFAULT, malloc, wipe_and_free,
                                                 wipe_and_realloc, strdup, calloc) == CURLE_OK)
         return true;

@@ -25,12 +25,11 @@ void dial_proxy_ask(struct dial *dial)
     bool is_v6 = address->any.sa_family == AF_INET6;
     const char *authorization = settings.upstream_authorization;
     SBX_ON_EXIT(sbx_secret_free_text)
-    char *head = sbx_format("CONNECT %s%s%s:%u HTTP/1.1\r\nHost: %s%s%s:%u\r\n%s%s%s\r\n",
-                            is_v6 ? "[" : "", host, is_v6 ? "]" : "", dial->lookup->port,
-                            is_v6 ? "[" : "", host, is_v6 ? "]" : "", dial->lookup->port,
-                            authorization == NULL ? "" : "Proxy-Authorization: ",
-                            authorization == NULL ? "" : authorization,
-                            authorization == NULL ? "" : "\r\n");
+    char *head = sbx_format(
+        "CONNECT %s%s%s:%u HTTP/1.1\r\nHost: %s%s%s:%u\r\n%s%s%s\r\n", is_v6 ? "[" : "", host,
+        is_v6 ? "]" : "", dial->lookup->port, is_v6 ? "[" : "", host, is_v6 ? "]" : "",
+        dial->lookup->port, authorization == NULL ? "" : "Proxy-Authorization: ",
+        authorization == NULL ? "" : authorization, authorization == NULL ? "" : "\r\n");
     dial->answer = calloc(1, ANSWER_MAX + 1);
     dial->answer_size = 0;
     /* A new connection has room for all of it. */

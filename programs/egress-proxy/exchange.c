@@ -15,6 +15,7 @@ static bool prepare(struct exchange *exchange, const struct sbx_egress_head *hea
 static void looked_up(struct lookup *lookup);
 static void begin(struct exchange *exchange);
 static void refuse(struct connection *connection, enum reason reason, int status);
+static void refuse_body(struct connection *connection);
 static void client_ready(struct watch *watch, int events, bool failed);
 static bool read_more(struct exchange *exchange);
 static void end_or_go_on(struct exchange *exchange);
@@ -51,8 +52,8 @@ void exchange_start(struct connection *connection, const struct sbx_egress_head 
     else if (exchange->lookup->outcome != LOOKUP_PENDING)
         looked_up(exchange->lookup);
     else
-        deadline_set(&connection->deadline, DEADLINE_CONNECT,
-                     settings.timeout_ms[DEADLINE_CONNECT], too_slow);
+        deadline_set(&connection->deadline, DEADLINE_CONNECT, settings.timeout_ms[DEADLINE_CONNECT],
+                     too_slow);
 }
 
 /* Everything that is needed of the head, which goes, and of the policy, which may change. */
@@ -98,7 +99,7 @@ static void begin(struct exchange *exchange)
         return;
     }
     if (!exchange_take_body(exchange)) {
-        refuse(connection, REASON_BAD_REQUEST, 0);
+        refuse_body(connection);
         return;
     }
     metrics.credentials_total += sbx_egress_fields_rules(exchange->made) > 0;
@@ -118,6 +119,15 @@ static void refuse(struct connection *connection, enum reason reason, int status
 {
     exchange_end(sbx_take(connection->exchange));
     connection_refuse_for(connection, reason, status);
+}
+
+static void refuse_body(struct connection *connection)
+{
+    struct sbx_egress_refusal refusal;
+    sbx_egress_refuse(&refusal, 400, reason_word(REASON_BAD_REQUEST),
+                      "the chunks of the body are malformed");
+    exchange_end(sbx_take(connection->exchange));
+    connection_refuse(connection, &refusal);
 }
 
 static void client_ready(struct watch *watch, int events, bool failed)
@@ -166,7 +176,7 @@ static bool read_more(struct exchange *exchange)
             break_off(exchange);
             connection_end(connection);
         } else {
-            refuse(connection, REASON_BAD_REQUEST, 0);
+            refuse_body(connection);
         }
         return false;
     }
@@ -186,14 +196,14 @@ void exchange_want(struct exchange *exchange)
     bool room = exchange->upload_whole ? waiting < PIECE_BYTES / 4
                                        : waiting == 0 && sbx_bytes_size(&exchange->upload) == 0;
     bool more = sbx_bytes_size(&exchange->output) > 0;
-    watch_want(&connection->client, (room && !connection->ended ? UV_READABLE : 0) |
-                                        (more ? UV_WRITABLE : 0));
+    watch_want(&connection->client,
+               (room && !connection->ended ? UV_READABLE : 0) | (more ? UV_WRITABLE : 0));
 }
 
 void exchange_alive(struct exchange *exchange)
 {
-    deadline_set(&exchange->connection->deadline, DEADLINE_IDLE,
-                 settings.timeout_ms[DEADLINE_IDLE], too_slow);
+    deadline_set(&exchange->connection->deadline, DEADLINE_IDLE, settings.timeout_ms[DEADLINE_IDLE],
+                 too_slow);
 }
 
 void exchange_done(struct exchange *exchange, CURLcode result)

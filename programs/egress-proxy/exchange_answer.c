@@ -26,6 +26,8 @@ static bool is_name(const struct line *line, const char *name);
 static bool is_between_hops(struct exchange *exchange, const struct line *line);
 static bool names_it(struct line connection, const struct line *line);
 static bool print_line(struct exchange *exchange, struct sbx_bytes *to, const struct line *line);
+static bool print_value(struct exchange *exchange, struct sbx_bytes *to, const char *value,
+                        size_t size);
 static bool is_readable(const struct line *line);
 static bool pass_on(struct exchange *exchange, const void *data, size_t size);
 
@@ -58,6 +60,13 @@ static bool begin_head(struct exchange *exchange, const char *line, size_t size)
     if (blank != NULL && line + size - blank > 4)
         for (int i = 1; i <= 3 && blank[i] >= '0' && blank[i] <= '9'; i++)
             exchange->status = exchange->status * 10 + (blank[i] - '0');
+    const char *phrase =
+        blank == NULL ? NULL : memchr(blank + 1, ' ', (size_t)(line + size - blank - 1));
+    size_t phrase_size = phrase == NULL ? 0 : (size_t)(line + size - phrase - 1);
+    while (phrase_size > 0 && phrase[phrase_size] < ' ')
+        phrase_size--;
+    snprintf(exchange->phrase, sizeof exchange->phrase, "%.*s", (int)phrase_size,
+             phrase_size == 0 ? "" : phrase + 1);
     return exchange->status >= 100 && exchange->status <= 999;
 }
 
@@ -70,8 +79,9 @@ static bool whole_head(struct exchange *exchange)
     const char *place = (const char *)sbx_bytes_data(&exchange->lines);
     const char *end = place + sbx_bytes_size(&exchange->lines);
     if (!choose_frame(exchange, &decoded) ||
-        !sbx_bytes_format(output, "HTTP/1.1 %d %s\r\n", exchange->status,
-                          exchange->status < 300 ? "OK" : "Answer"))
+        !sbx_bytes_format(output, "HTTP/1.1 %d ", exchange->status) ||
+        !print_value(exchange, output, exchange->phrase, strlen(exchange->phrase)) ||
+        !sbx_bytes_append(output, "\r\n", 2))
         return false;
     while (next_line(&place, end, &line)) {
         bool framing = is_name(&line, "content-length") &&
@@ -82,7 +92,8 @@ static bool whole_head(struct exchange *exchange)
         if (!print_line(exchange, output, &line))
             return false;
     }
-    if (exchange->frame == FRAME_CHUNKED && !sbx_bytes_format(output, "Transfer-Encoding: chunked\r\n"))
+    if (exchange->frame == FRAME_CHUNKED &&
+        !sbx_bytes_format(output, "Transfer-Encoding: chunked\r\n"))
         return false;
     if ((!exchange->keeps_alive || exchange->frame == FRAME_CLOSE) &&
         !sbx_bytes_format(output, "Connection: close\r\n"))
@@ -148,8 +159,8 @@ static bool is_name(const struct line *line, const char *name)
 static bool is_between_hops(struct exchange *exchange, const struct line *line)
 {
     static const char *const names[] = {
-        "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "te",
-        "trailer",    "upgrade",    "transfer-encoding",
+        "connection", "keep-alive", "proxy-connection", "proxy-authenticate",
+        "te",         "trailer",    "upgrade",          "transfer-encoding",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (is_name(line, names[i]))
@@ -183,11 +194,17 @@ static bool names_it(struct line connection, const struct line *line)
 
 static bool print_line(struct exchange *exchange, struct sbx_bytes *to, const struct line *line)
 {
-    bool named = sbx_bytes_append(to, line->name, line->name_size) && sbx_bytes_append(to, ": ", 2);
-    bool valued = exchange->scrub == NULL
-                      ? line->value_size == 0 || sbx_bytes_append(to, line->value, line->value_size)
-                      : sbx_egress_scrub_text(exchange->scrub, line->value, line->value_size, to);
-    return named && valued && sbx_bytes_append(to, "\r\n", 2);
+    return sbx_bytes_append(to, line->name, line->name_size) && sbx_bytes_append(to, ": ", 2) &&
+           print_value(exchange, to, line->value, line->value_size) &&
+           sbx_bytes_append(to, "\r\n", 2);
+}
+
+static bool print_value(struct exchange *exchange, struct sbx_bytes *to, const char *value,
+                        size_t size)
+{
+    if (exchange->scrub != NULL)
+        return sbx_egress_scrub_text(exchange->scrub, value, size, to);
+    return size == 0 || sbx_bytes_append(to, value, size);
 }
 
 /* What curl decodes. Anything else cannot be looked through. */

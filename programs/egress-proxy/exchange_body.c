@@ -39,8 +39,8 @@ static bool take_chunks(struct exchange *exchange, size_t room)
     struct sbx_bytes *input = &exchange->connection->input;
     if (sbx_bytes_size(input) == 0)
         return true;
-    size_t read = chunks_read(&exchange->chunks, sbx_bytes_data(input), sbx_bytes_size(input),
-                              room, &exchange->upload);
+    size_t read = chunks_read(&exchange->chunks, sbx_bytes_data(input), sbx_bytes_size(input), room,
+                              &exchange->upload);
     sbx_bytes_skip(input, read);
     exchange->upload_whole = exchange->chunks.state == CHUNKS_DONE;
     return exchange->chunks.state != CHUNKS_BAD;

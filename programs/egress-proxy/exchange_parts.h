@@ -4,13 +4,13 @@
 
 #include "chunks.h"
 #include "curl_door.h"
+#include "egress/scrub.h"
 #include "exchange.h"
 #include "lookup.h"
-#include "egress/scrub.h"
 
-#define PIECE_BYTES    (64u * 1024)
-#define OUTPUT_MAX     (2u * 1024 * 1024) /* a piece of the answer, however much scrubbing adds */
-#define OUTPUT_HIGH    (64u * 1024)       /* from here on the server has to wait */
+#define PIECE_BYTES     (64u * 1024)
+#define OUTPUT_MAX      (2u * 1024 * 1024) /* a piece of the answer, however much scrubbing adds */
+#define OUTPUT_HIGH     (64u * 1024)       /* from here on the server has to wait */
 #define ANSWER_HEAD_MAX (64u * 1024)
 
 enum answer_frame {
@@ -43,6 +43,7 @@ struct exchange {
 
     /* The answer: `lines` until its head is whole, then `output`. */
     int status;
+    char phrase[64]; /* as the server says it */
     struct sbx_bytes lines, trailers, output;
     enum answer_frame frame;
     bool head_sent, output_waits, complete, keeps_alive;

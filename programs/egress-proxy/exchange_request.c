@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SETTING(option, value) \
+#define SETTING(option, value)                                                                     \
     (curl_door.easy_setopt(exchange->easy, (option), (value)) == CURLE_OK)
 
 static bool set_target(struct exchange *exchange, bool over_tls);
@@ -73,8 +73,8 @@ static bool set_way(struct exchange *exchange)
 
     bool is_v6 = settings.upstream_proxy.any.sa_family == AF_INET6;
     address_print(&settings.upstream_proxy, text);
-    unsigned port = ntohs(is_v6 ? settings.upstream_proxy.v6.sin6_port
-                                : settings.upstream_proxy.v4.sin_port);
+    unsigned port =
+        ntohs(is_v6 ? settings.upstream_proxy.v6.sin6_port : settings.upstream_proxy.v4.sin_port);
     snprintf(pin, sizeof pin, "http://%s%s%s:%u", is_v6 ? "[" : "", text, is_v6 ? "]" : "", port);
     SBX_ON_EXIT(sbx_secret_free_text)
     char *field = settings.upstream_authorization == NULL
@@ -113,8 +113,8 @@ static bool set_body(struct exchange *exchange)
 /* What curl would put in by itself is taken out, and what it frames is not given twice. */
 static bool set_fields(struct exchange *exchange)
 {
-    static const char *const left_out[] = {"content-length:", "transfer-encoding:", "connection:",
-                                           "expect:", "accept-encoding:"};
+    static const char *const left_out[] = {
+        "content-length:", "transfer-encoding:", "connection:", "expect:", "accept-encoding:"};
     bool accepts = false, whole = add_field(&exchange->fields, "Expect:");
     for (size_t i = 0; i < sbx_egress_fields_count(exchange->made) && whole; i++) {
         const char *field = sbx_egress_fields_at(exchange->made, i);

@@ -51,8 +51,8 @@ void journal_close(void)
 
 static int open_file(void)
 {
-    return open(settings.log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
-                0640);
+    return open(settings.log_path,
+                O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0640);
 }
 
 void journal_event(const char *event, const char *name, const char *text)

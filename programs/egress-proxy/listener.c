@@ -113,7 +113,8 @@ int listen_on(const union address *address)
     return fd;
 }
 
-/* A socket that nobody answers on was left by a proxy that was killed. Anything else is not ours. */
+/* A socket that nobody answers on was left by a proxy that was killed. Anything else is not ours.
+ */
 static bool clear_path(const union address *address)
 {
     struct stat found;
@@ -123,8 +124,8 @@ static bool clear_path(const union address *address)
     if (!S_ISSOCK(found.st_mode))
         return false;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool dead = fd >= 0 && connect(fd, &address->any, address_size(address)) < 0 &&
-                errno == ECONNREFUSED;
+    bool dead =
+        fd >= 0 && connect(fd, &address->any, address_size(address)) < 0 && errno == ECONNREFUSED;
     if (fd >= 0)
         close(fd);
     if (!dead)

@@ -186,8 +186,7 @@ static void settle(struct lookup *lookup, int status, const struct ares_addrinfo
         lookup->outcome = status == ARES_SUCCESS ? LOOKUP_NOT_FOUND : LOOKUP_FAILED;
     if (status != ARES_SUCCESS || found == NULL)
         return;
-    for (const struct ares_addrinfo_node *node = found->nodes; node != NULL;
-         node = node->ai_next) {
+    for (const struct ares_addrinfo_node *node = found->nodes; node != NULL; node = node->ai_next) {
         union address address = {.any = {0}};
         if (node->ai_family != AF_INET && node->ai_family != AF_INET6)
             continue;

@@ -14,7 +14,7 @@
 enum lookup_outcome {
     LOOKUP_PENDING,
     LOOKUP_FOUND,
-    LOOKUP_PRIVATE,   /* there are addresses, but none that may be connected to */
+    LOOKUP_PRIVATE, /* there are addresses, but none that may be connected to */
     LOOKUP_NOT_FOUND,
     LOOKUP_FAILED,
 };
@@ -29,8 +29,8 @@ struct lookup {
 };
 
 /* A host's name, or an address that the policy allowed by itself. NULL: no memory. */
-struct lookup *lookup_start(const char *host, unsigned port,
-                            void (*done)(struct lookup *lookup), void *owner);
+struct lookup *lookup_start(const char *host, unsigned port, void (*done)(struct lookup *lookup),
+                            void *owner);
 /* Accepts NULL, and one that is still pending. */
 void lookup_free(struct lookup *lookup);
 

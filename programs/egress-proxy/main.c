@@ -24,9 +24,9 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-#define DRAIN_MS        2000
-#define DRAIN_LOOK_MS   50
-#define IDLE_EXIT_CODE  100
+#define DRAIN_MS       2000
+#define DRAIN_LOOK_MS  50
+#define IDLE_EXIT_CODE 100
 
 struct proxy proxy;
 
@@ -153,7 +153,10 @@ static void close_all(void)
     if (closed)
         return;
     closed = proxy.ending = true;
-    journal_event("ended", "code", exit_code == IDLE_EXIT_CODE ? "100" : exit_code == 0 ? "0" : "1");
+    journal_event("ended", "code",
+                  exit_code == IDLE_EXIT_CODE ? "100"
+                  : exit_code == 0            ? "0"
+                                              : "1");
     admin_close();
     listeners_close();
     registry_close();

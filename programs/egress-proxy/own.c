@@ -1,9 +1,9 @@
 /* Which addresses may be connected to: see own.h. */
 
 #include "own.h"
+#include "egress/address.h"
 #include "proxy.h"
 #include "settings.h"
-#include "egress/address.h"
 #include <ifaddrs.h>
 #include <string.h>
 

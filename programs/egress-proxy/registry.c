@@ -47,7 +47,8 @@ struct sbx_egress_policy *registry_new_policy(void)
 
 bool registry_id_is_good(const char *id)
 {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
     size_t size = strlen(id);
     return size >= 1 && size <= WORKSPACE_ID_MAX && strspn(id, letters) == size;
 }
@@ -68,8 +69,8 @@ sandbox_status registry_put(const struct registration *registration, struct work
     /* A socket of the same path has to go before the new one can be made. */
     bool is_local = registration->source.any.sa_family == AF_UNIX;
     if (is_local) {
-        sandbox_status status = listener_replace(
-            workspace, same_source == NULL ? NULL : same_source->listener, error);
+        sandbox_status status =
+            listener_replace(workspace, same_source == NULL ? NULL : same_source->listener, error);
         if (status != SANDBOX_OK) {
             release(workspace);
             return status;

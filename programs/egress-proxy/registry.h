@@ -5,9 +5,9 @@
 #ifndef EGRESS_REGISTRY_H
 #define EGRESS_REGISTRY_H
 
+#include "egress/policy.h"
 #include "endpoint.h"
 #include "ring.h"
-#include "egress/policy.h"
 
 #define WORKSPACE_ID_MAX 128
 #define WORKSPACES_MAX   10000
@@ -69,8 +69,7 @@ struct workspace *registry_find(const char *id);
 struct workspace *registry_find_source(const union address *source);
 unsigned registry_count(void);
 /* Each of them, in no order. */
-void registry_each(void (*function)(struct workspace *workspace, void *user_data),
-                   void *user_data);
+void registry_each(void (*function)(struct workspace *workspace, void *user_data), void *user_data);
 
 /* Takes one from an allowance of `rate` a second that keeps at most `most`. */
 bool allowance_take(struct allowance *allowance, unsigned rate, unsigned most);

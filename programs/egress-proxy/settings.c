@@ -46,8 +46,8 @@ int settings_read(int argc, char **argv)
         if (option == 'h')
             return help();
         if (option == 'v')
-            return printf("sandbox-egress-proxy %s, protocol %d\n", PROXY_VERSION,
-                          PROXY_PROTOCOL) < 0;
+            return printf("sandbox-egress-proxy %s, protocol %d\n", PROXY_VERSION, PROXY_PROTOCOL) <
+                   0;
         if (option != 0 || !take(known[place].name, optarg))
             return 2;
     }

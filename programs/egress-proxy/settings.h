@@ -3,8 +3,8 @@
 #define EGRESS_SETTINGS_H
 
 #include "deadline.h"
-#include "endpoint.h"
 #include "egress/address.h"
+#include "endpoint.h"
 #include <stddef.h>
 
 #define LISTENERS_MAX 16

@@ -91,8 +91,8 @@ bool value_host(struct settings *into, char *value)
     struct pin pin = {NULL, {.any = {0}}};
     const char *equals = strchr(value, '=');
     if (equals == NULL || into->pin_count == PINS_MAX ||
-        sbx_egress_host_read(value, (size_t)(equals - value), &host) != NULL ||
-        host.is_literal || !address_parse(equals + 1, &pin.address))
+        sbx_egress_host_read(value, (size_t)(equals - value), &host) != NULL || host.is_literal ||
+        !address_parse(equals + 1, &pin.address))
         return false;
     struct pin *pins = realloc(into->pins, (into->pin_count + 1) * sizeof *pins);
     if (pins == NULL)

@@ -13,9 +13,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define HELLO_ROOM  4096u
-#define TURN_BYTES  ((size_t)1 << 20)
-#define TURNS_MAX   8
+#define HELLO_ROOM    4096u
+#define TURN_BYTES    ((size_t)1 << 20)
+#define TURNS_MAX     8
 #define LOOKS_DRAINED 65536 /* less than that in one turn was all there was */
 
 /* One direction. It is over once its source has ended and what was on its way has arrived. */
@@ -28,7 +28,7 @@ struct way {
 struct tunnel {
     struct dial server;
     struct connection *connection;
-    struct lookup *lookup; /* until it is dialled */
+    struct lookup *lookup;          /* until it is dialled */
     struct sbx_egress_hello *hello; /* with what came with it, until all of that is sent */
     size_t hello_sent;
     struct way up, down;
@@ -71,8 +71,8 @@ void tunnel_start(struct connection *connection, const struct sbx_egress_host *h
     else if (tunnel->lookup->outcome != LOOKUP_PENDING)
         looked_up(tunnel->lookup);
     else
-        deadline_set(&connection->deadline, DEADLINE_CONNECT,
-                     settings.timeout_ms[DEADLINE_CONNECT], too_slow);
+        deadline_set(&connection->deadline, DEADLINE_CONNECT, settings.timeout_ms[DEADLINE_CONNECT],
+                     too_slow);
 }
 
 static void looked_up(struct lookup *lookup)
@@ -217,8 +217,8 @@ static bool move(struct way *way, int from, int to, uint64_t *counted)
             way->pipe = pipe_take();
         if (way->pipe == NULL)
             return false;
-        ssize_t got = splice(from, NULL, way->pipe->in, NULL, TURN_BYTES,
-                             SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+        ssize_t got =
+            splice(from, NULL, way->pipe->in, NULL, TURN_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
         if (got < 0) {
             whole = errno == EAGAIN || errno == EINTR;
             break;
@@ -238,8 +238,8 @@ static bool move(struct way *way, int from, int to, uint64_t *counted)
 static bool drain(struct way *way, int to, uint64_t *counted)
 {
     while (way->held > 0) {
-        ssize_t put = splice(way->pipe->out, NULL, to, NULL, way->held,
-                             SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+        ssize_t put =
+            splice(way->pipe->out, NULL, to, NULL, way->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
         if (put < 0 && (errno == EAGAIN || errno == EINTR))
             return false;
         if (put <= 0) {
@@ -271,10 +271,10 @@ static void want(struct tunnel *tunnel)
     bool first = tunnel->hello != NULL;
     bool take_up = !tunnel->up.ended && tunnel->up.held == 0 && !first;
     bool take_down = !tunnel->down.ended && tunnel->down.held == 0;
-    watch_want(&tunnel->connection->client, (take_up ? UV_READABLE : 0) |
-                                                (tunnel->down.held > 0 ? UV_WRITABLE : 0));
-    watch_want(&tunnel->server.watch, (take_down ? UV_READABLE : 0) |
-                                          (tunnel->up.held > 0 || first ? UV_WRITABLE : 0));
+    watch_want(&tunnel->connection->client,
+               (take_up ? UV_READABLE : 0) | (tunnel->down.held > 0 ? UV_WRITABLE : 0));
+    watch_want(&tunnel->server.watch,
+               (take_down ? UV_READABLE : 0) | (tunnel->up.held > 0 || first ? UV_WRITABLE : 0));
 }
 
 static void too_slow(struct deadline *deadline)
