@@ -122,7 +122,7 @@ static enum sbx_egress_hello_verdict walk_record(struct sbx_egress_hello *hello,
     hello->message += size;
     hello->records++;
 
-    uint8_t header[MESSAGE_HEADER];
+    uint8_t header[MESSAGE_HEADER] = {0};
     size_t there = collect(hello, header, sizeof header);
     if (header[0] != CLIENT_HELLO)
         return refuse(refusal, SBX_EGRESS_BAD_HELLO, "the first message is no ClientHello");
