@@ -10,11 +10,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define PLACE_TEXT (ADDRESS_TEXT + 2)
+
 #define SETTING(option, value)                                                                     \
     (curl_door.easy_setopt(exchange->easy, (option), (value)) == CURLE_OK)
 
 static bool set_target(struct exchange *exchange, bool over_tls);
 static bool set_way(struct exchange *exchange);
+static bool set_addresses(struct exchange *exchange);
+static bool set_proxy(struct exchange *exchange);
+static bool add_authorization(struct exchange *exchange);
+static void print_place(const union address *address, char text[PLACE_TEXT]);
 static bool set_trust(struct exchange *exchange);
 static bool set_body(struct exchange *exchange);
 static bool set_fields(struct exchange *exchange);
@@ -49,44 +55,64 @@ static bool set_target(struct exchange *exchange, bool over_tls)
 /* Only to the addresses that were judged, directly or through the operator's proxy. */
 static bool set_way(struct exchange *exchange)
 {
-    const struct lookup *lookup = exchange->lookup;
-    char text[ADDRESS_TEXT], pin[SBX_EGRESS_NAME_MAX + 16 + LOOKUP_ADDRESSES * (ADDRESS_TEXT + 3)];
-    int size = settings.has_upstream_proxy
-                   ? snprintf(pin, sizeof pin, "::")
-                   : snprintf(pin, sizeof pin, "%s:%u:", exchange->host.name, lookup->port);
-    size_t most = settings.has_upstream_proxy ? 1 : lookup->count;
-    for (size_t i = 0; i < most; i++) {
-        bool is_v6 = lookup->addresses[i].any.sa_family == AF_INET6;
-        address_print(&lookup->addresses[i], text);
-        size += snprintf(pin + size, sizeof pin - (size_t)size, "%s%s%s%s", i == 0 ? "" : ",",
-                         is_v6 ? "[" : "", text, is_v6 ? "]" : "");
-    }
-    bool literal = exchange->host.is_literal && !settings.has_upstream_proxy;
-    /* The port of CONNECT_TO stays the same. */
-    if (settings.has_upstream_proxy)
-        snprintf(pin + size, sizeof pin - (size_t)size, ":");
-    if (!add_field(&exchange->pinned, pin))
-        return false;
-    if (!settings.has_upstream_proxy)
-        return SETTING(CURLOPT_PROXY, "") &&
-               (literal || SETTING(CURLOPT_RESOLVE, exchange->pinned));
+    return settings.has_upstream_proxy ? set_proxy(exchange) : set_addresses(exchange);
+}
 
+static bool set_addresses(struct exchange *exchange)
+{
+    char place[PLACE_TEXT];
+    const struct lookup *lookup = exchange->lookup;
+    SBX_ON_EXIT(sbx_bytes_free) struct sbx_bytes pin = SBX_BYTES(4096);
+    bool whole = sbx_bytes_format(&pin, "%s:%u:", exchange->host.name, lookup->port);
+    for (size_t i = 0; i < lookup->count && whole; i++) {
+        print_place(&lookup->addresses[i], place);
+        whole = sbx_bytes_format(&pin, "%s%s", i == 0 ? "" : ",", place);
+    }
+    return whole && sbx_bytes_append(&pin, "", 1) &&
+           add_field(&exchange->pinned, (const char *)sbx_bytes_data(&pin)) &&
+           SETTING(CURLOPT_PROXY, "") &&
+           (exchange->host.is_literal || SETTING(CURLOPT_RESOLVE, exchange->pinned));
+}
+
+/* It is asked for the address, so that a name cannot lead it elsewhere. */
+static bool set_proxy(struct exchange *exchange)
+{
+    char place[PLACE_TEXT];
+    print_place(&exchange->lookup->addresses[0], place);
+    SBX_ON_EXIT(sbx_free_text) char *pin = sbx_format("::%s:", place);
+    print_place(&settings.upstream_proxy, place);
     bool is_v6 = settings.upstream_proxy.any.sa_family == AF_INET6;
-    address_print(&settings.upstream_proxy, text);
-    unsigned port =
-        ntohs(is_v6 ? settings.upstream_proxy.v6.sin6_port : settings.upstream_proxy.v4.sin_port);
-    snprintf(pin, sizeof pin, "http://%s%s%s:%u", is_v6 ? "[" : "", text, is_v6 ? "]" : "", port);
-    SBX_ON_EXIT(sbx_secret_free_text)
-    char *field = settings.upstream_authorization == NULL
-                      ? NULL
-                      : sbx_format("Proxy-Authorization: %s", settings.upstream_authorization);
-    if (field != NULL && !add_field(&exchange->proxy_fields, field))
+    SBX_ON_EXIT(sbx_free_text)
+    char *url = sbx_format(
+        "http://%s:%u", place,
+        ntohs(is_v6 ? settings.upstream_proxy.v6.sin6_port : settings.upstream_proxy.v4.sin_port));
+    if (pin == NULL || url == NULL || !add_field(&exchange->pinned, pin) ||
+        !add_authorization(exchange))
         return false;
-    return SETTING(CURLOPT_PROXY, pin) && SETTING(CURLOPT_NOPROXY, "") &&
+    return SETTING(CURLOPT_PROXY, url) && SETTING(CURLOPT_NOPROXY, "") &&
            SETTING(CURLOPT_HTTPPROXYTUNNEL, 1L) && SETTING(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L) &&
            SETTING(CURLOPT_CONNECT_TO, exchange->pinned) &&
            SETTING(CURLOPT_HEADEROPT, (long)CURLHEADER_SEPARATE) &&
-           (field == NULL || SETTING(CURLOPT_PROXYHEADER, exchange->proxy_fields));
+           SETTING(CURLOPT_PROXYHEADER, exchange->proxy_fields);
+}
+
+/* What is for the operator's proxy goes to it alone. */
+static bool add_authorization(struct exchange *exchange)
+{
+    if (settings.upstream_authorization == NULL)
+        return true;
+    SBX_ON_EXIT(sbx_secret_free_text)
+    char *field = sbx_format("Proxy-Authorization: %s", settings.upstream_authorization);
+    return field != NULL && add_field(&exchange->proxy_fields, field);
+}
+
+/* In brackets where it needs them. */
+static void print_place(const union address *address, char text[PLACE_TEXT])
+{
+    char plain[ADDRESS_TEXT];
+    bool is_v6 = address->any.sa_family == AF_INET6;
+    address_print(address, plain);
+    snprintf(text, PLACE_TEXT, "%s%s%s", is_v6 ? "[" : "", plain, is_v6 ? "]" : "");
 }
 
 static bool set_trust(struct exchange *exchange)
