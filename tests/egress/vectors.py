@@ -166,6 +166,12 @@ class Run:
         self.check_upstream_words()
 
     def check_alternative(self, talk, is_connect, data):
+        if "when" in self.expected:
+            # A rule with a path would have it refused; this policy has none, so it goes on as it is.
+            path = data.split()[1].decode().partition("/https/api.example.com")[2]
+            if not any(path.encode() in seen.data for seen in self.world.servers.seen):
+                self.fault("open", "the path was changed")
+            return
         if self.vector["name"] in EITHER and self.target.knows_not:
             self.check_passed(talk, is_connect, data, b"")
             return
