@@ -1,8 +1,8 @@
 /* What the admin API answers: see admin_api.h. */
 
 #include "admin_api.h"
+#include "admin_log.h"
 #include "admin_workspace.h"
-#include "connection.h"
 #include "journal.h"
 #include "metrics.h"
 #include "registry.h"
@@ -21,8 +21,6 @@ static bool is(const struct admin_request *request, const char *method);
 static void answer_version(struct admin_answer *answer);
 static void answer_list(struct admin_answer *answer);
 static void list_one(struct workspace *workspace, void *user_data);
-static void answer_log(const char *target, struct admin_answer *answer);
-static void log_one(struct workspace *workspace, void *user_data);
 static void answer_metrics(struct admin_answer *answer);
 static void answer_workspace(const struct admin_request *request, const char *id,
                              struct admin_answer *answer);
@@ -83,7 +81,7 @@ void admin_answer(const struct admin_request *request, struct admin_answer *answ
     else if (!is(request, "GET"))
         admin_fail(answer, 405, "method", "only GET");
     else if (log)
-        answer_log(target, answer);
+        admin_log_answer(target, answer);
     else if (all)
         answer_list(answer);
     else if (version)
@@ -126,37 +124,6 @@ static void list_one(struct workspace *workspace, void *user_data)
     struct walk *walk = user_data;
     cJSON *one = walk->whole ? admin_workspace_json(workspace) : NULL;
     walk->whole = one != NULL && cJSON_AddItemToArray(walk->list, one);
-}
-
-static void answer_log(const char *target, struct admin_answer *answer)
-{
-    static const char query[] = "/v1/log?workspace=";
-    struct workspace *workspace = NULL;
-    if (strcmp(target, "/v1/log") != 0) {
-        bool known = strncmp(target, query, sizeof query - 1) == 0;
-        workspace = known ? registry_find(target + sizeof query - 1) : NULL;
-        if (workspace == NULL) {
-            admin_fail(answer, known ? 404 : 400, known ? "not-found" : "bad-request",
-                       known ? "no such workspace" : "the only parameter is 'workspace'");
-            return;
-        }
-    }
-    cJSON *object = cJSON_CreateObject();
-    struct walk walk = {cJSON_AddArrayToObject(object, "refusals"), true};
-    walk.whole = walk.list != NULL;
-    if (workspace != NULL) {
-        log_one(workspace, &walk);
-    } else {
-        walk.whole = walk.whole && ring_tell(connection_strangers(), "", walk.list);
-        registry_each(log_one, &walk);
-    }
-    admin_tell(answer, 200, object, walk.whole);
-}
-
-static void log_one(struct workspace *workspace, void *user_data)
-{
-    struct walk *walk = user_data;
-    walk->whole = walk->whole && ring_tell(&workspace->ring, workspace->id, walk->list);
 }
 
 static void answer_metrics(struct admin_answer *answer)

@@ -300,7 +300,9 @@ static void discard(struct watch *watch, int events, bool failed)
 void connection_note(struct connection *connection, enum reason reason)
 {
     struct workspace *workspace = connection->workspace;
+    static uint64_t number, strangers_suppressed;
     struct refusal refusal = {
+        .number = ++number,
         .at_ms = sbx_clock_wall(&sbx_system_clock),
         .reason = reason,
         .kind = (enum request_kind)connection->kind,
@@ -310,7 +312,6 @@ void connection_note(struct connection *connection, enum reason reason)
              connection->host == NULL ? "" : connection->host);
     metrics.refused_total[reason]++;
     ring_add(workspace == NULL ? &strangers_ring : &workspace->ring, &refusal);
-    static uint64_t strangers_suppressed;
     uint64_t *suppressed = workspace == NULL ? &strangers_suppressed : &workspace->suppressed;
     if (workspace != NULL)
         workspace->refused++;

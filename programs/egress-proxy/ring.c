@@ -23,17 +23,9 @@ void ring_add(struct ring *ring, const struct refusal *refusal)
     ring->count += ring->count < RING_SIZE;
 }
 
-bool ring_tell(const struct ring *ring, const char *workspace, cJSON *list)
+const struct refusal *ring_at(const struct ring *ring, unsigned index)
 {
-    for (unsigned i = 0; i < ring->count; i++) {
-        unsigned place = (ring->next + RING_SIZE - ring->count + i) % RING_SIZE;
-        cJSON *one = refusal_json(&ring->entries[place], workspace);
-        if (one == NULL || !cJSON_AddItemToArray(list, one)) {
-            cJSON_Delete(one);
-            return false;
-        }
-    }
-    return true;
+    return &ring->entries[(ring->next + RING_SIZE - ring->count + index) % RING_SIZE];
 }
 
 cJSON *refusal_json(const struct refusal *refusal, const char *workspace)

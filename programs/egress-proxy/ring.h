@@ -20,7 +20,8 @@ enum request_kind {
 const char *kind_word(enum request_kind kind);
 
 struct refusal {
-    int64_t at_ms; /* Unix time */
+    uint64_t number; /* of all refusals, in their order */
+    int64_t at_ms;   /* Unix time */
     enum reason reason;
     enum request_kind kind;
     unsigned port; /* 0: not known */
@@ -33,8 +34,8 @@ struct ring {
 };
 
 void ring_add(struct ring *ring, const struct refusal *refusal);
-/* Appends them, oldest first. False: no memory. */
-bool ring_tell(const struct ring *ring, const char *workspace, cJSON *list);
+/* The oldest is 0. Borrowed until the next one is added. */
+const struct refusal *ring_at(const struct ring *ring, unsigned index);
 cJSON *refusal_json(const struct refusal *refusal, const char *workspace);
 void ring_free(struct ring *ring);
 

@@ -85,7 +85,7 @@ static bool take(const char *name, char *value)
         {"rate", value_rate, "a number from 1 to 1000000"},
         {"timeout", value_timeout, "head, hello, connect or idle, =, and milliseconds up to a day"},
         {"idle-exit", value_idle_exit, "minutes, more than 0 and at most 100000"},
-        {"ca-file", value_ca_file, "a readable file"},
+        {"ca-file", value_ca_file, "a readable file with certificates in PEM"},
         {"upstream-proxy", value_upstream, "http://[USER:PASSWORD@]ADDRESS:PORT"},
         {"log", value_log, "a path or -"},
     };

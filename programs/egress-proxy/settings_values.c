@@ -12,16 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define PINS_MAX      1024
 #define PERMITS_MAX   256
 #define RESOLVERS_MAX 4
+#define CA_FILE_MAX   (16u * 1024 * 1024)
 #define DAY_MS        86400000u
 
 static bool parse_number(const char *text, unsigned most, unsigned *number);
 static char *secret_copy(const char *text, size_t size);
 static bool is_token(const char *text);
+static void free_bytes(uint8_t **data);
 
 bool value_listen(struct settings *into, char *value)
 {
@@ -160,8 +161,17 @@ bool value_idle_exit(struct settings *into, char *value)
 
 bool value_ca_file(struct settings *into, char *value)
 {
+    SBX_ON_EXIT(free_bytes) uint8_t *data = NULL;
+    size_t size = 0;
     into->ca_file = value;
-    return access(value, R_OK) == 0;
+    /* Whether each of them is good is seen when a server proves itself by one. */
+    return sbx_file_read(AT_FDCWD, value, CA_FILE_MAX, &data, &size, NULL) == SANDBOX_OK &&
+           strstr((const char *)data, "-----BEGIN CERTIFICATE-----") != NULL;
+}
+
+static void free_bytes(uint8_t **data)
+{
+    free(*data);
 }
 
 bool value_log(struct settings *into, char *value)
