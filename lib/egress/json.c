@@ -17,13 +17,14 @@ sandbox_status sbx_egress_json_parse(const void *text, size_t size, size_t limit
                                      sandbox_error *error)
 {
     if (size > limit)
-        return sbx_fail_for(error, SANDBOX_LIMIT, "too-large", "the body has more than %zu bytes",
-                            limit);
+        return sbx_fail_for(error, SANDBOX_LIMIT, SBX_EGRESS_TOO_LARGE,
+                            "the body has more than %zu bytes", limit);
     if (has_nul(text, size))
-        return sbx_fail_for(error, SANDBOX_INVALID, "bad-request", "the JSON has a NUL in it");
+        return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST,
+                            "the JSON has a NUL in it");
     SBX_ON_EXIT(sbx_secret_free_json) cJSON *json = NULL;
     if (sbx_json_parse(text, size, limit, &json, NULL) != SANDBOX_OK)
-        return sbx_fail_for(error, SANDBOX_INVALID, "bad-request", "the body is no JSON");
+        return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST, "the body is no JSON");
     sandbox_status status = check_objects(json, error);
     if (status == SANDBOX_OK)
         *out = sbx_take(json);
@@ -34,16 +35,17 @@ sandbox_status sbx_egress_json_members(const cJSON *object, const char *what,
                                        const char *const *names, size_t count, sandbox_error *error)
 {
     if (!cJSON_IsObject(object))
-        return sbx_fail_for(error, SANDBOX_INVALID, "bad-request", "%s is no object", what);
+        return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST, "%s is no object",
+                            what);
     for (const cJSON *member = object->child; member != NULL; member = member->next) {
         size_t i = 0;
         while (i < count && strcmp(member->string, names[i]) != 0)
             i++;
         if (i == count && is_plain(member->string))
-            return sbx_fail_for(error, SANDBOX_INVALID, "bad-request", "%s has no member '%s'",
-                                what, member->string);
+            return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST,
+                                "%s has no member '%s'", what, member->string);
         if (i == count)
-            return sbx_fail_for(error, SANDBOX_INVALID, "bad-request",
+            return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST,
                                 "%s has a member that is not known", what);
     }
     return SANDBOX_OK;
@@ -75,12 +77,12 @@ static sandbox_status check_objects(const cJSON *json, sandbox_error *error)
     size_t members = 0;
     for (const cJSON *child = json->child; child != NULL; child = child->next) {
         if (cJSON_IsObject(json) && ++members > MEMBERS_MAX)
-            return sbx_fail_for(error, SANDBOX_INVALID, "bad-request",
+            return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST,
                                 "an object has more than %d members", MEMBERS_MAX);
         for (const cJSON *other = json->child; cJSON_IsObject(json) && other != child;
              other = other->next)
             if (strcmp(other->string, child->string) == 0)
-                return sbx_fail_for(error, SANDBOX_INVALID, "bad-request",
+                return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST,
                                     "an object has a member twice");
         sandbox_status status = check_objects(child, error);
         if (status != SANDBOX_OK)

@@ -87,7 +87,7 @@ static sandbox_status read_policy(struct sbx_egress_policy *policy, const cJSON 
     static const char *const members[] = {"mode", "allow", "http", "cidrs", "ech"};
     sandbox_status status = sbx_egress_json_members(json, "policy", members, 5, error);
     if (status == SANDBOX_OK && cJSON_HasObjectItem(json, "cidrs"))
-        status = sbx_fail_for(error, SANDBOX_UNSUPPORTED, "cidrs-unsupported",
+        status = sbx_fail_for(error, SANDBOX_UNSUPPORTED, SBX_EGRESS_NO_RANGES,
                               "policy.cidrs: ranges of addresses cannot be allowed, only names");
     if (status == SANDBOX_OK)
         status = read_mode(policy, json, error);
@@ -101,7 +101,7 @@ static sandbox_status read_policy(struct sbx_egress_policy *policy, const cJSON 
                            "policy.http", error);
     if (status == SANDBOX_OK && policy->mode == MODE_DENY_ALL &&
         sbx_egress_hosts_count(policy->allow) + sbx_egress_hosts_count(policy->http) > 0)
-        status = sbx_fail_for(error, SANDBOX_INVALID, "bad-request",
+        status = sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST,
                               "policy.mode is deny-all, and policy names hosts all the same");
     return status;
 }
@@ -118,7 +118,7 @@ static sandbox_status read_mode(struct sbx_egress_policy *policy, const cJSON *j
     else if (mode != NULL && strcmp(mode, "deny-all") == 0)
         policy->mode = MODE_DENY_ALL;
     else
-        return sbx_fail_for(error, SANDBOX_INVALID, "bad-request",
+        return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST,
                             "policy.mode is none of custom, allow-all and deny-all");
     return SANDBOX_OK;
 }
@@ -133,7 +133,7 @@ static sandbox_status read_ech(struct sbx_egress_policy *policy, const cJSON *js
     else if (ech != NULL && strcmp(ech, "allow-grease") == 0)
         policy->ech = SBX_EGRESS_ECH_ALLOW_GREASE;
     else
-        return sbx_fail_for(error, SANDBOX_INVALID, "bad-request",
+        return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST,
                             "policy.ech is neither deny nor allow-grease");
     return SANDBOX_OK;
 }
@@ -164,7 +164,7 @@ static sandbox_status add_hosts(struct sbx_egress_hosts *hosts, const cJSON *jso
     if (json == NULL)
         return SANDBOX_OK;
     if (!cJSON_IsArray(json))
-        return sbx_fail_for(error, SANDBOX_INVALID, "bad-request", "%s is no list", what);
+        return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST, "%s is no list", what);
     size_t index = 0;
     for (const cJSON *item = json->child; item != NULL; item = item->next, index++) {
         const char *pattern = cJSON_GetStringValue(item);
@@ -173,11 +173,11 @@ static sandbox_status add_hosts(struct sbx_egress_hosts *hosts, const cJSON *jso
         if (pattern != NULL)
             added = sbx_egress_hosts_add(hosts, pattern, strlen(pattern), &fault);
         if (added == SBX_EGRESS_HOSTS_BAD)
-            return sbx_fail_for(error, SANDBOX_INVALID, "bad-request", "%s[%zu]: %s", what, index,
-                                fault);
+            return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST, "%s[%zu]: %s", what,
+                                index, fault);
         if (added == SBX_EGRESS_HOSTS_FULL)
-            return sbx_fail_for(error, SANDBOX_LIMIT, "limit", "%s: more than %d hosts", what,
-                                SBX_EGRESS_HOSTS_MAX);
+            return sbx_fail_for(error, SANDBOX_LIMIT, SBX_EGRESS_LIMIT, "%s: more than %d hosts",
+                                what, SBX_EGRESS_HOSTS_MAX);
         if (added == SBX_EGRESS_HOSTS_NO_MEMORY)
             return no_memory(error);
     }
@@ -188,7 +188,7 @@ static sandbox_status add_rules(struct sbx_egress_policy *policy, const cJSON *j
                                 const char *what, sandbox_error *error)
 {
     if (!cJSON_IsArray(json))
-        return sbx_fail_for(error, SANDBOX_INVALID, "bad-request", "%s is no list", what);
+        return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST, "%s is no list", what);
     size_t index = 0;
     for (const cJSON *item = json->child; item != NULL; item = item->next, index++) {
         struct sbx_egress_rule *rule = NULL;
@@ -211,7 +211,7 @@ static sandbox_status add_rule(struct sbx_egress_policy *policy, struct sbx_egre
                                sandbox_error *error)
 {
     if (policy->rule_count == SBX_EGRESS_RULES_MAX)
-        return sbx_fail_for(error, SANDBOX_LIMIT, "limit", "more than %d transformations",
+        return sbx_fail_for(error, SANDBOX_LIMIT, SBX_EGRESS_LIMIT, "more than %d transformations",
                             SBX_EGRESS_RULES_MAX);
     struct sbx_egress_rule **rules =
         realloc(policy->rules, (policy->rule_count + 1) * sizeof *rules);

@@ -17,6 +17,10 @@
 #define SBX_EGRESS_ECH             "ech"
 #define SBX_EGRESS_NOT_TLS         "not-tls"
 #define SBX_EGRESS_BAD_HELLO       "bad-hello"
+/* Those of the admin API alone, in `reason` of an error; it has "bad-request", too. */
+#define SBX_EGRESS_TOO_LARGE "too-large"
+#define SBX_EGRESS_LIMIT     "limit"
+#define SBX_EGRESS_NO_RANGES "cidrs-unsupported"
 
 struct sbx_egress_refusal {
     int status;         /* of HTTP; 0 for a tunnel, which is closed without a word */

@@ -45,6 +45,7 @@ static sandbox_status read_matcher(struct sbx_egress_rule *rule, const cJSON *js
 static sandbox_status compile(const char *pattern, const char *what, regex_t **out,
                               sandbox_error *error);
 static const char *regex_fault(const char *pattern);
+static unsigned long largest_number(const char *text);
 static sandbox_status read_sets(struct sbx_egress_rule *rule, const cJSON *set,
                                 sandbox_error *error);
 static sandbox_status wrong(sandbox_error *error, const char *format, ...)
@@ -61,7 +62,7 @@ sandbox_status sbx_egress_rule_read(const cJSON *json, const uint8_t key[SBX_EGR
     rule->room = text_room(json) + SBX_EGRESS_NAME_MAX + 3;
     rule->texts = sbx_locked_new(rule->room);
     if (rule->texts == NULL)
-        return sbx_fail_for(error, SANDBOX_LIMIT, "limit",
+        return sbx_fail_for(error, SANDBOX_LIMIT, SBX_EGRESS_LIMIT,
                             "no more memory may be locked for credentials");
 
     sandbox_status status = read_all(rule, json, error);
@@ -283,25 +284,30 @@ static const char *regex_fault(const char *pattern)
     for (const char *at = pattern; *at != '\0'; at++) {
         if ((unsigned char)*at < ' ' || (unsigned char)*at > '~')
             return "has a byte that is no visible ASCII";
-        if (*at == '\\') {
-            at++;
-            if (*at == '\0' || (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'z') ||
-                (*at >= 'A' && *at <= 'Z') || strchr("<>`'", *at) != NULL)
-                return "has a backslash before something else than a sign";
-        } else if (*at == '{') {
-            unsigned long most = 1;
-            for (const char *digit = at + 1; (*digit >= '0' && *digit <= '9') || *digit == ',';) {
-                char *end = NULL;
-                unsigned long number = *digit == ',' ? 1 : strtoul(digit, &end, 10);
-                most = number > most ? number : most;
-                digit = end == NULL ? digit + 1 : end;
-            }
-            product = most > REPEATED_MAX ? REPEATED_MAX + 1 : product * most;
-            if (product > REPEATED_MAX)
-                return "repeats too much";
-        }
+        /* Letters, digits and some signs mean something to this library alone. */
+        if (*at == '\\' && strchr("^.[]$()|*+?{}\\/-", *++at) == NULL)
+            return "has a backslash before something else than a sign of expressions";
+        if (*at == '\0')
+            return "ends with a backslash";
+        product *= *at == '{' ? largest_number(at + 1) : 1;
+        if (product > REPEATED_MAX)
+            return "repeats too much";
     }
     return NULL;
+}
+
+/* Of those in "{2,5}", what stands behind the bracket; at least 1. */
+static unsigned long largest_number(const char *text)
+{
+    unsigned long most = 1;
+    while ((*text >= '0' && *text <= '9') || *text == ',') {
+        char *end = NULL;
+        unsigned long number = strtoul(text, &end, 10);
+        if (number > most)
+            most = number > REPEATED_MAX ? REPEATED_MAX + 1 : number;
+        text = end == text ? text + 1 : end;
+    }
+    return most;
 }
 
 static sandbox_status read_sets(struct sbx_egress_rule *rule, const cJSON *set,
@@ -343,7 +349,7 @@ static sandbox_status wrong(sandbox_error *error, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return sbx_fail_for(error, SANDBOX_INVALID, "bad-request", "%s", text);
+    return sbx_fail_for(error, SANDBOX_INVALID, SBX_EGRESS_BAD_REQUEST, "%s", text);
 }
 
 static void drop(struct sbx_egress_rule **rule)

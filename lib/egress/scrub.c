@@ -112,7 +112,7 @@ static sandbox_status room_for(struct sbx_egress_scrub **out, size_t values, siz
     size_t held = 3 * SBX_EGRESS_VALUE_MAX;
     struct sbx_egress_scrub *scrub = sbx_locked_new(sizeof *scrub + needles + room + held);
     if (scrub == NULL)
-        return sbx_fail_for(error, SANDBOX_LIMIT, "limit",
+        return sbx_fail_for(error, SANDBOX_LIMIT, SBX_EGRESS_LIMIT,
                             "no more memory may be locked for credentials");
     scrub->needles = (struct egress_needle *)(scrub + 1);
     scrub->texts = (uint8_t *)scrub->needles + needles;

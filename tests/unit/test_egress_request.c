@@ -180,7 +180,7 @@ END_TEST
 
 START_TEST(addresses_are_refused_by_what_they_are)
 {
-    ck_assert_str_eq(reason_of("CONNECT 10.0.0.1:443 HTTP/1.0\r\n\r\n"),
+    ck_assert_str_eq(reason_of("CONNECT 100.64.0.1:443 HTTP/1.0\r\n\r\n"),
                      SBX_EGRESS_PRIVATE_ADDRESS);
     ck_assert_str_eq(reason_of("CONNECT [fd00::1]:443 HTTP/1.0\r\n\r\n"),
                      SBX_EGRESS_PRIVATE_ADDRESS);
