@@ -280,7 +280,7 @@ static void fill(struct sbx_egress_address *address, unsigned bits, uint8_t with
 {
     for (unsigned i = 0; i < address->size; i++) {
         unsigned kept = bits <= i * 8 ? 0 : bits - i * 8;
-        uint8_t mask = kept >= 8 ? 0 : (uint8_t)(0xff >> kept);
+        unsigned mask = kept >= 8 ? 0 : 0xffu >> kept;
         address->bytes[i] = (uint8_t)((address->bytes[i] & ~mask) | (with & mask));
     }
 }
