@@ -4,9 +4,12 @@ import base64
 import gzip
 import hashlib
 import http.client
+import io
 import json
 import re
+import shutil
 import socket
+import tarfile
 import threading
 import zipfile
 
@@ -399,3 +402,35 @@ def test_pip_installs_through_a_tunnel(relay, authority, world, tmp_path):
     done = relay.run(authority, *words, "--index-url", "https://pypi.evil.test/simple/")
     assert done.returncode != 0
 
+
+
+def test_npm_installs_through_a_tunnel(relay, authority, world, tmp_path):
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    site = "https://npm.cdn.example.net"
+    with tarfile.open(tmp_path / "thing.tgz", "w:gz") as archive:
+        text = b'{"name": "thing", "version": "1.0.0"}'
+        entry = tarfile.TarInfo("package/package.json")
+        entry.size = len(text)
+        archive.addfile(entry, io.BytesIO(text))
+    data = (tmp_path / "thing.tgz").read_bytes()
+    version = {"name": "thing", "version": "1.0.0", "dist": {
+        "tarball": f"{site}/thing.tgz", "shasum": hashlib.sha1(data).hexdigest()}}
+    kind = application()
+    kind.path_thing = lambda self: self.answer(json.dumps({
+        "name": "thing", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version},
+    }).encode(), Content_Type="application/json")
+    setattr(kind, "path_thing.tgz", lambda self: self.answer(data))
+    world.servers.behind[PUBLIC_TLS] = over_tls(authority.context("npm.cdn.example.net"),
+                                                serve(kind))
+    world.names.anything = PUBLIC_TLS
+    (tmp_path / "project").mkdir()
+    words = ("npm", "install", "thing", "--prefix", str(tmp_path / "project"), "--no-audit",
+             "--no-fund", "--no-update-notifier", "--cafile", str(authority.bundle), "--userconfig",
+             str(tmp_path / "none"), "--fetch-retries", "0", "--cache", str(tmp_path / "cache"))
+    done = relay.run(authority, *words, "--registry", f"{site}/")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "project/node_modules/thing/package.json").exists()
+    done = relay.run(authority, *words, "--registry", "https://npm.evil.test/", "--force",
+                     "--prefer-online")
+    assert done.returncode != 0 and b"403" in done.stderr + done.stdout

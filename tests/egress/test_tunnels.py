@@ -29,7 +29,7 @@ def open_tunnel(proxy, source=GUEST, host="api.example.com"):
     head, _ = ask(stream, connect_request(host))
     assert status_of(head) == 200, head
     stream.sendall(vectors.client_hello(host))
-    assert stream.recv(100) == ALERT
+    assert stream.recv(len(ALERT), socket.MSG_WAITALL) == ALERT
     return stream
 
 
