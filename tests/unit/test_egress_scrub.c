@@ -94,7 +94,7 @@ END_TEST
 
 START_TEST(what_basic_carries_is_a_secret_too)
 {
-    static const char *const forms[] = {"Basic " BASIC,       BASIC,
+    static const char *const forms[] = {("Basic " BASIC),     BASIC,
                                         "git:password1!",     "password1!",
                                         "git%3Apassword1%21", "cGFzc3dvcmQxIQ=="};
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
