@@ -167,7 +167,7 @@ class Run:
 
     def check_alternative(self, talk, is_connect, data):
         if "when" in self.expected:
-            # A rule with a path would have it refused; this policy has none, so it goes on as it is.
+            # A rule with a path has it refused; this policy has none, so it goes on as it is.
             path = data.split()[1].decode().partition("/https/api.example.com")[2]
             if not any(path.encode() in seen.data for seen in self.world.servers.seen):
                 self.fault("open", "the path was changed")
