@@ -3,6 +3,7 @@
 #include "admin_workspace.h"
 #include "connection.h"
 #include "egress/policy.h"
+#include "exchange.h"
 #include "journal.h"
 #include "settings.h"
 #include "util/fail.h"
@@ -169,6 +170,7 @@ void admin_workspace_patch(struct workspace *workspace, const struct admin_reque
     }
     sbx_egress_policy_drop(workspace->policy);
     workspace->policy = policy;
+    exchanges_policy_changed(workspace->exchanges);
     journal_event("changed", "workspace", workspace->id);
     if (cJSON_IsTrue(closing))
         close_denied(workspace);

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #define CURL_DOOR_FUNCTIONS(each)                                                                  \
-    each(global_init_mem) each(global_cleanup) each(easy_init) each(easy_cleanup)                  \
+    each(global_init_mem) each(global_cleanup) each(easy_init) each(easy_cleanup) each(easy_reset) \
         each(easy_setopt) each(easy_getinfo) each(easy_pause) each(slist_append)                   \
             each(slist_free_all) each(multi_init) each(multi_cleanup) each(multi_setopt)           \
                 each(multi_add_handle) each(multi_remove_handle) each(multi_socket_action)         \

@@ -73,11 +73,8 @@ static bool prepare(struct exchange *exchange, const struct sbx_egress_head *hea
     exchange->wants_continue = head->expects_continue && !exchange->upload_whole;
     if (exchange->method == NULL || exchange->path == NULL)
         return false;
-    if (!sbx_egress_fields_make(head, request, workspace->policy, &exchange->made, refusal))
-        return false;
-    return request->kind != SBX_EGRESS_ROUTE ||
-           sbx_egress_scrub_new(workspace->policy, &request->host, &exchange->scrub, NULL) ==
-               SANDBOX_OK;
+    exchange->policy = sbx_egress_policy_keep(workspace->policy);
+    return sbx_egress_fields_make(head, request, workspace->policy, &exchange->made, refusal);
 }
 
 static void looked_up(struct lookup *lookup)
@@ -104,8 +101,10 @@ static void begin(struct exchange *exchange)
     }
     metrics.credentials_total += sbx_egress_fields_rules(exchange->made) > 0;
     exchange->home = exchanges_of(connection->workspace);
-    if (exchange->home == NULL || !exchange_set_up(exchange) ||
-        !exchanges_add(exchange->home, exchange)) {
+    if (exchange->home == NULL ||
+        (connection->kind == KIND_ROUTE &&
+         !exchanges_take_scrub(exchange->home, exchange, &exchange->scrub)) ||
+        !exchange_set_up(exchange) || !exchanges_add(exchange->home, exchange)) {
         refuse(connection, REASON_UPSTREAM_FAILED, 503);
         return;
     }
@@ -144,14 +143,30 @@ static void client_ready(struct watch *watch, int events, bool failed)
     }
     if ((events & UV_READABLE) && !read_more(exchange))
         return;
-    if (exchange->output_waits && sbx_bytes_size(&exchange->output) < OUTPUT_HIGH) {
-        exchange->output_waits = false;
-        curl_door.easy_pause(exchange->easy, CURLPAUSE_CONT);
+    if (!exchange_flush(exchange)) {
+        connection_end(connection);
+        return;
     }
     if (exchange->complete && sbx_bytes_size(&exchange->output) == 0)
         end_or_go_on(exchange);
     else
         exchange_want(exchange);
+}
+
+bool exchange_flush(struct exchange *exchange)
+{
+    for (;;) {
+        exchanges_flush_not(exchange->home, exchange);
+        if (!exchange_send(exchange))
+            return false;
+        if (!exchange->output_waits || sbx_bytes_size(&exchange->output) >= OUTPUT_HIGH)
+            return true;
+        /* More of the answer may come before this returns. */
+        exchange->output_waits = false;
+        curl_door.easy_pause(exchange->easy, CURLPAUSE_CONT);
+        if (!exchange->output_fresh)
+            return true;
+    }
 }
 
 /* False: the connection has ended. */
@@ -212,6 +227,7 @@ void exchange_done(struct exchange *exchange, CURLcode result)
     int status = 0;
     bool answered = exchange->head_sent || exchange->complete;
     exchanges_remove(exchange->home, exchange);
+    exchanges_flush_not(exchange->home, exchange);
     if (exchange->guest_gone) {
         connection_end(connection);
     } else if (exchange->failure != REASON_COUNT && !answered) {
@@ -223,10 +239,12 @@ void exchange_done(struct exchange *exchange, CURLcode result)
                !exchange_send(exchange)) {
         connection_note(connection, exchange->failure != REASON_COUNT ? exchange->failure
                                                                       : REASON_UPSTREAM_FAILED);
+        (void)exchange_send(exchange);
         break_off(exchange);
         connection_end(connection);
     } else {
         exchange->complete = true;
+        exchanges_flush_not(exchange->home, exchange);
         if (sbx_bytes_size(&exchange->output) == 0)
             end_or_go_on(exchange);
         else
@@ -288,16 +306,20 @@ void exchange_end(struct exchange *exchange)
 {
     if (exchange->added)
         exchanges_remove(exchange->home, exchange);
+    exchanges_flush_not(exchange->home, exchange);
     lookup_free(exchange->lookup);
-    if (exchange->easy != NULL)
-        curl_door.easy_cleanup(exchange->easy);
     if (exchange->easy != NULL) {
+        exchanges_give(exchange->home, exchange->easy);
         curl_door.slist_free_all(exchange->fields);
         curl_door.slist_free_all(exchange->pinned);
         curl_door.slist_free_all(exchange->proxy_fields);
     }
     sbx_egress_fields_free(exchange->made);
-    sbx_egress_scrub_free(exchange->scrub);
+    if (exchange->scrub != NULL && exchange->complete)
+        exchanges_give_scrub(exchange->home, exchange, exchange->scrub);
+    else
+        sbx_egress_scrub_free(exchange->scrub);
+    sbx_egress_policy_drop(exchange->policy);
     sbx_bytes_free(&exchange->upload);
     sbx_bytes_wipe(&exchange->lines);
     sbx_bytes_wipe(&exchange->trailers);

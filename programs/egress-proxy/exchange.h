@@ -13,6 +13,8 @@ void exchange_start(struct connection *connection, const struct sbx_egress_head 
                     size_t head_size, const struct sbx_egress_request *request);
 void exchange_end(struct exchange *exchange);
 
+/* The workspace has another policy: what was made from the old one is wiped. Accepts NULL. */
+void exchanges_policy_changed(struct exchanges *exchanges);
 /* What a workspace keeps open to servers. Accepts NULL. */
 void exchanges_free(struct exchanges *exchanges);
 void exchanges_close(void);

@@ -99,7 +99,8 @@ static bool whole_head(struct exchange *exchange)
         !sbx_bytes_format(output, "Connection: close\r\n"))
         return false;
     exchange->head_sent = sbx_bytes_append(output, "\r\n", 2);
-    return exchange->head_sent && exchange_send(exchange);
+    exchanges_flush_later(exchange->home, exchange);
+    return exchange->head_sent;
 }
 
 /* How the guest learns where the body ends; and whether what is scrubbed can be read at all. */
@@ -247,10 +248,8 @@ static bool pass_on(struct exchange *exchange, const void *data, size_t size)
         !sbx_bytes_append(output, data, size) || (chunked && !sbx_bytes_append(output, "\r\n", 2)))
         return false;
     metrics.bytes_down += size;
-    if (!exchange_send(exchange))
-        return false;
-    exchange_want(exchange);
-    return true;
+    exchanges_flush_later(exchange->home, exchange);
+    return sbx_bytes_size(output) < OUTPUT_HIGH / 2 || exchange_send(exchange);
 }
 
 bool exchange_finish_answer(struct exchange *exchange)

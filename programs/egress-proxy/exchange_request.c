@@ -32,7 +32,7 @@ static curl_socket_t open_socket(void *unused, curlsocktype purpose, struct curl
 bool exchange_set_up(struct exchange *exchange)
 {
     bool over_tls = exchange->connection->kind == KIND_ROUTE;
-    exchange->easy = curl_door.easy_init();
+    exchange->easy = exchanges_take(exchange->home);
     return exchange->easy != NULL && set_target(exchange, over_tls) && set_way(exchange) &&
            set_trust(exchange) && set_body(exchange) && set_fields(exchange) &&
            set_functions(exchange);
@@ -194,7 +194,7 @@ static bool set_functions(struct exchange *exchange)
            SETTING(CURLOPT_WRITEDATA, exchange) && SETTING(CURLOPT_PRIVATE, exchange) &&
            SETTING(CURLOPT_OPENSOCKETFUNCTION, open_socket) &&
            SETTING(CURLOPT_CONNECTTIMEOUT_MS, (long)settings.timeout_ms[DEADLINE_CONNECT]) &&
-           SETTING(CURLOPT_NOSIGNAL, 1L) && SETTING(CURLOPT_BUFFERSIZE, (long)PIECE_BYTES) &&
+           SETTING(CURLOPT_NOSIGNAL, 1L) && SETTING(CURLOPT_BUFFERSIZE, (long)ANSWER_PIECE) &&
            SETTING(CURLOPT_FORBID_REUSE, exchange->connection->kind == KIND_ROUTE ? 0L : 1L);
 }
 

@@ -4,8 +4,16 @@
 #include "proxy.h"
 #include "util/memory.h"
 #include <stdlib.h>
+#include <string.h>
 
+#define KEPT_MAX      8
 #define KEPT_OPEN_MAX 32L /* connections to servers that wait for the next request */
+
+/* What looks through answers of a host, under the policy that is in force. */
+struct kept_scrub {
+    char *host;
+    struct sbx_egress_scrub *scrub;
+};
 
 /*
  * A workspace has its own, so that a connection that one has proven itself on is never another's.
@@ -13,6 +21,11 @@
 struct exchanges {
     CURLM *multi;
     uv_timer_t timer;
+    CURL *kept[KEPT_MAX]; /* handles without a request */
+    unsigned kept_count;
+    struct kept_scrub scrubs[KEPT_MAX];
+    unsigned scrub_count;
+    struct exchange *fresh; /* have something for their guests */
     bool ending;
 };
 
@@ -60,6 +73,9 @@ void exchanges_free(struct exchanges *exchanges)
     if (exchanges == NULL)
         return;
     exchanges->ending = true;
+    exchanges_policy_changed(exchanges);
+    while (exchanges->kept_count > 0)
+        curl_door.easy_cleanup(exchanges->kept[--exchanges->kept_count]);
     curl_door.multi_cleanup(exchanges->multi);
     uv_close((uv_handle_t *)&exchanges->timer, timer_gone);
 }
@@ -67,6 +83,62 @@ void exchanges_free(struct exchanges *exchanges)
 void exchanges_close(void)
 {
     curl_door_close();
+}
+
+bool exchanges_take_scrub(struct exchanges *exchanges, const struct exchange *exchange,
+                          struct sbx_egress_scrub **out)
+{
+    for (unsigned i = 0; i < exchanges->scrub_count; i++) {
+        if (strcmp(exchanges->scrubs[i].host, exchange->host.name) != 0 ||
+            exchange->policy != exchange->connection->workspace->policy)
+            continue;
+        *out = exchanges->scrubs[i].scrub;
+        free(exchanges->scrubs[i].host);
+        exchanges->scrubs[i] = exchanges->scrubs[--exchanges->scrub_count];
+        return true;
+    }
+    return sbx_egress_scrub_new(exchange->policy, &exchange->host, out, NULL) == SANDBOX_OK;
+}
+
+void exchanges_give_scrub(struct exchanges *exchanges, const struct exchange *exchange,
+                          struct sbx_egress_scrub *scrub)
+{
+    struct kept_scrub *place = &exchanges->scrubs[exchanges->scrub_count];
+    char *host = sbx_copy(exchange->host.name);
+    if (host == NULL || exchanges->scrub_count == KEPT_MAX ||
+        exchange->policy != exchange->connection->workspace->policy) {
+        free(host);
+        sbx_egress_scrub_free(scrub);
+        return;
+    }
+    *place = (struct kept_scrub){host, scrub};
+    exchanges->scrub_count++;
+}
+
+void exchanges_policy_changed(struct exchanges *exchanges)
+{
+    while (exchanges != NULL && exchanges->scrub_count > 0) {
+        struct kept_scrub *last = &exchanges->scrubs[--exchanges->scrub_count];
+        sbx_egress_scrub_free(last->scrub);
+        free(last->host);
+    }
+}
+
+CURL *exchanges_take(struct exchanges *exchanges)
+{
+    if (exchanges->kept_count > 0)
+        return exchanges->kept[--exchanges->kept_count];
+    return curl_door.easy_init();
+}
+
+void exchanges_give(struct exchanges *exchanges, CURL *easy)
+{
+    if (exchanges->kept_count == KEPT_MAX) {
+        curl_door.easy_cleanup(easy);
+        return;
+    }
+    curl_door.easy_reset(easy);
+    exchanges->kept[exchanges->kept_count++] = easy;
 }
 
 bool exchanges_add(struct exchanges *exchanges, struct exchange *exchange)
@@ -79,6 +151,26 @@ void exchanges_remove(struct exchanges *exchanges, struct exchange *exchange)
 {
     exchange->added = false;
     curl_door.multi_remove_handle(exchanges->multi, exchange->easy);
+}
+
+void exchanges_flush_later(struct exchanges *exchanges, struct exchange *exchange)
+{
+    if (exchange->output_fresh)
+        return;
+    exchange->output_fresh = true;
+    exchange->next_fresh = exchanges->fresh;
+    exchanges->fresh = exchange;
+}
+
+void exchanges_flush_not(struct exchanges *exchanges, struct exchange *exchange)
+{
+    if (!exchange->output_fresh)
+        return;
+    struct exchange **place = &exchanges->fresh;
+    while (*place != exchange)
+        place = &(*place)->next_fresh;
+    *place = exchange->next_fresh;
+    exchange->output_fresh = false;
 }
 
 static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *user_data, void *known)
@@ -158,6 +250,13 @@ static void collect(struct exchanges *exchanges)
             continue;
         curl_door.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &owner);
         exchange_done((struct exchange *)(void *)owner, result);
+    }
+    while (exchanges->fresh != NULL) {
+        struct exchange *fresh = exchanges->fresh;
+        if (exchange_flush(fresh))
+            exchange_want(fresh);
+        else
+            connection_end(fresh->connection);
     }
 }
 

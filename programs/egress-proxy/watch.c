@@ -4,6 +4,7 @@
 #include "proxy.h"
 #include <unistd.h>
 
+static void ask(struct watch *watch);
 static void fired(uv_poll_t *poll, int status, int events);
 static void gone(uv_handle_t *handle);
 
@@ -12,7 +13,7 @@ bool watch_open(struct watch *watch, int fd,
 {
     watch->fd = fd;
     watch->ready = ready;
-    watch->wanted = 0;
+    watch->wanted = watch->asked = 0;
     watch->is_open = uv_poll_init(&proxy.loop, &watch->poll, fd) == 0;
     watch->poll.data = watch;
     if (!watch->is_open)
@@ -22,13 +23,18 @@ bool watch_open(struct watch *watch, int fd,
 
 void watch_want(struct watch *watch, int events)
 {
-    if (watch->wanted == events || !watch->is_open)
-        return;
     watch->wanted = events;
-    if (events == 0)
+    if (watch->is_open && (events & ~watch->asked) != 0)
+        ask(watch);
+}
+
+static void ask(struct watch *watch)
+{
+    watch->asked = watch->wanted;
+    if (watch->wanted == 0)
         uv_poll_stop(&watch->poll);
     else
-        uv_poll_start(&watch->poll, events, fired);
+        uv_poll_start(&watch->poll, watch->wanted, fired);
 }
 
 void watch_close(struct watch *watch, void (*closed)(struct watch *watch))
@@ -45,9 +51,15 @@ static void fired(uv_poll_t *poll, int status, int events)
 {
     struct watch *watch = poll->data;
     /* After an error libuv has stopped watching; there is nothing more to come either. */
-    if (status < 0)
-        watch->wanted = 0;
-    watch->ready(watch, status < 0 ? UV_READABLE | UV_WRITABLE : events, status < 0);
+    if (status < 0) {
+        watch->asked = watch->wanted = 0;
+        watch->ready(watch, UV_READABLE | UV_WRITABLE, true);
+        return;
+    }
+    if ((events & ~watch->wanted) != 0)
+        ask(watch);
+    if ((events & watch->wanted) != 0)
+        watch->ready(watch, events & watch->wanted, false);
 }
 
 static void gone(uv_handle_t *handle)

@@ -10,14 +10,17 @@ struct watch {
     void (*ready)(struct watch *watch, int events, bool failed);
     void (*closed)(struct watch *watch);
     int fd;
-    int wanted;
+    int wanted, asked; /* by the owner, and of the kernel: more than is wanted, until it comes */
     bool is_open, closing;
 };
 
 /* Takes the descriptor: it is closed with the watch, or at once if this fails. */
 bool watch_open(struct watch *watch, int fd,
                 void (*ready)(struct watch *watch, int events, bool failed));
-/* UV_READABLE, UV_WRITABLE or both; 0 for a while. */
+/*
+ * UV_READABLE, UV_WRITABLE or both; 0 for a while. That something is no longer wanted costs nothing
+ * unless it happens: most of the time it is wanted again before.
+ */
 void watch_want(struct watch *watch, int events);
 /* `closed` is called later, when the owner may be freed; NULL where nobody needs to know. */
 void watch_close(struct watch *watch, void (*closed)(struct watch *watch));
