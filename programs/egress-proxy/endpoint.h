@@ -17,7 +17,7 @@ union address {
 socklen_t address_size(const union address *address);
 /* One IP address in one of its usual spellings, no brackets, no zone; the port becomes 0. */
 bool address_parse(const char *text, union address *out);
-/* "10.0.0.1:80" or "[::1]:80"; not port 0. */
+/* "ADDRESS:PORT", IPv6 in brackets; not port 0. */
 bool address_parse_port(const char *text, union address *out);
 bool address_parse_path(const char *path, union address *out); /* absolute, and not too long */
 void address_set_port(union address *address, unsigned port);
