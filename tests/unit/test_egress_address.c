@@ -236,6 +236,26 @@ START_TEST(the_last_of_all_addresses_belongs_to_its_ranges)
 }
 END_TEST
 
+START_TEST(the_last_and_the_first_of_all_addresses_are_no_neighbours)
+{
+    static const char *const orders[][2] = {{"240.0.0.0/4", "0.0.0.0/8"},
+                                            {"0.0.0.0/8", "240.0.0.0/4"}};
+    for (size_t i = 0; i < 2; i++) {
+        struct sbx_egress_ranges *set = sbx_egress_ranges_new();
+        for (size_t k = 0; k < 2; k++) {
+            struct sbx_egress_range one = range(orders[i][k]);
+            ck_assert(sbx_egress_ranges_add(set, &one));
+        }
+        struct sbx_egress_address between = address("100.0.0.1");
+        struct sbx_egress_address low = address("0.0.0.1");
+        struct sbx_egress_address high = address("255.0.0.1");
+        ck_assert(!sbx_egress_ranges_has(set, &between));
+        ck_assert(sbx_egress_ranges_has(set, &low) && sbx_egress_ranges_has(set, &high));
+        sbx_egress_ranges_free(set);
+    }
+}
+END_TEST
+
 START_TEST(a_range_is_written_in_one_way)
 {
     static const char *const wrong[] = {"10.0.0.1/8",  "10.0.0.0/33", "10.0.0.0/08", "10.0.0.0/",
@@ -303,6 +323,7 @@ int main(void)
     tcase_add_test(all, what_the_table_does_not_name_is_public);
     tcase_add_test(all, a_range_and_a_set_of_them_have_exactly_their_addresses);
     tcase_add_test(all, the_last_of_all_addresses_belongs_to_its_ranges);
+    tcase_add_test(all, the_last_and_the_first_of_all_addresses_are_no_neighbours);
     tcase_add_test(all, a_range_is_written_in_one_way);
     tcase_add_test(all, an_operator_may_open_a_range_but_not_the_proxy_itself);
     tcase_add_test(all, socket_addresses_are_read_as_they_are_dialled);

@@ -104,6 +104,8 @@ START_TEST(each_refusal_has_its_reason)
     ck_assert_str_eq(reason_for(&none, SBX_EGRESS_ECH_DENY), SBX_EGRESS_NO_SNI);
     ck_assert_str_eq(reason_for(&other, SBX_EGRESS_ECH_DENY), SBX_EGRESS_SNI_MISMATCH);
     ck_assert_str_eq(reason_for(&two, SBX_EGRESS_ECH_DENY), SBX_EGRESS_BAD_HELLO);
+    other.data[6] = 1; /* a name, but of another kind than hosts */
+    ck_assert_str_eq(reason_for(&other, SBX_EGRESS_ECH_DENY), SBX_EGRESS_BAD_HELLO);
     ck_assert_int_eq(judge("SSH-2.0-x\r\n", 11, SBX_EGRESS_ECH_DENY), SBX_EGRESS_HELLO_REFUSED);
     ck_assert_str_eq(refusal.reason, SBX_EGRESS_NOT_TLS);
     ck_assert_int_eq(refusal.status, 0);
@@ -156,6 +158,26 @@ START_TEST(what_follows_in_the_last_piece_is_kept_and_not_judged)
     ck_assert_mem_eq(data, records.data, size);
     ck_assert_uint_eq(sbx_egress_hello_used(hello), message);
     sbx_egress_hello_free(hello);
+}
+END_TEST
+
+START_TEST(an_empty_record_is_refused_wherever_it_stands)
+{
+    struct hello extensions = {.size = 0};
+    put_name(&extensions, HOST);
+    struct hello body = hello_of(&extensions);
+    struct hello records = records_of(&body, 50);
+    for (size_t at = 0; at <= 55; at += 55) {
+        struct hello changed = {.size = 0};
+        put(&changed, records.data, at);
+        put_number(&changed, 0x160303, 3);
+        put_number(&changed, 0, 2);
+        put(&changed, records.data + at, records.size - at);
+        ck_assert_int_eq(judge(changed.data, changed.size, SBX_EGRESS_ECH_DENY),
+                         SBX_EGRESS_HELLO_REFUSED);
+        ck_assert_str_eq(refusal.reason, SBX_EGRESS_BAD_HELLO);
+        ck_assert_ptr_nonnull(strstr(refusal.text, "length"));
+    }
 }
 END_TEST
 
@@ -228,6 +250,7 @@ int main(void)
     tcase_add_test(all, each_refusal_has_its_reason);
     tcase_add_test(all, a_hidden_name_passes_only_where_the_policy_says_so);
     tcase_add_test(all, what_follows_in_the_last_piece_is_kept_and_not_judged);
+    tcase_add_test(all, an_empty_record_is_refused_wherever_it_stands);
     tcase_add_test(all, a_second_message_in_the_same_record_is_refused);
     tcase_add_test(all, large_ones_pass_up_to_the_limit);
     tcase_add_test(all, every_cut_and_every_changed_length_is_refused_or_waits);

@@ -103,6 +103,47 @@ START_TEST(only_the_whole_placeholder_in_its_own_field_earns_the_value)
 }
 END_TEST
 
+START_TEST(plain_requests_never_carry_a_credential)
+{
+    struct sbx_egress_policy *both = egress_policy(
+        "{\"allow\": [\"api.example.com\"], \"http\": [\"api.example.com\"]}", TABLE_RULES);
+    static const char text[] = "GET http://api.example.com/ HTTP/1.1\r\nHost: api.example.com\r\n"
+                               "x-api-key: " PLACEHOLDER "\r\n\r\n";
+    struct egress_result result = egress_ask(both, text, strlen(text));
+    ck_assert(result.allowed);
+    ck_assert_ptr_null(strstr((const char *)sbx_bytes_data(&result.sent), REAL_SECRET));
+    ck_assert_ptr_nonnull(strstr((const char *)sbx_bytes_data(&result.sent), PLACEHOLDER));
+    sbx_bytes_free(&result.sent);
+    sbx_egress_policy_drop(both);
+}
+END_TEST
+
+START_TEST(two_lengths_are_one_too_many)
+{
+    static const char *const fields[] = {
+        "Content-Length: 5\r\nTransfer-Encoding: chunked", "Content-Length: 5\r\nContent-Length: 5",
+        "Transfer-Encoding: chunked\r\nContent-Length: 0",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"};
+    char text[400];
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(text, sizeof text,
+                 "POST http://deb.example.org/ HTTP/1.1\r\nHost: deb.example.org\r\n%s\r\n\r\n",
+                 fields[i]);
+        ck_assert_msg(status_of(text) == 400, "%s", fields[i]);
+    }
+}
+END_TEST
+
+START_TEST(fields_of_one_connection_end_here)
+{
+    const char *sent = sent_for("GET http://deb.example.org/ HTTP/1.1\r\nHost: deb.example.org\r\n"
+                                "Upgrade: h2c\r\nHTTP2-Settings: x\r\nTE: trailers\r\n"
+                                "Keep-Alive: 5\r\nProxy-Connection: a\r\nProxy-Authorization: b\r\n"
+                                "Trailer: c\r\nExpect: 100-continue\r\n\r\n");
+    ck_assert_str_eq(sent, "GET / HTTP/1.1\r\nHost: deb.example.org\r\nConnection: close\r\n\r\n");
+}
+END_TEST
+
 START_TEST(connection_may_not_name_the_field_of_a_credential)
 {
     ck_assert_int_eq(status_of("GET /https/api.example.com/ HTTP/1.1\r\nHost: a.b\r\n"
@@ -292,6 +333,9 @@ int main(void)
     tcase_add_test(all, a_plain_request_goes_on_in_its_one_form);
     tcase_add_test(all, every_instance_of_a_field_makes_way_for_the_real_value);
     tcase_add_test(all, only_the_whole_placeholder_in_its_own_field_earns_the_value);
+    tcase_add_test(all, plain_requests_never_carry_a_credential);
+    tcase_add_test(all, two_lengths_are_one_too_many);
+    tcase_add_test(all, fields_of_one_connection_end_here);
     tcase_add_test(all, connection_may_not_name_the_field_of_a_credential);
     tcase_add_test(all, answers_with_credentials_are_asked_for_whole_and_readable);
     tcase_add_test(all, routes_take_the_path_as_it_is);

@@ -187,6 +187,8 @@ START_TEST(what_cannot_be_sent_or_matched_is_refused_at_registration)
         ck_assert_msg(sbx_egress_rule_read(json, egress_key, &rule, &error) == SANDBOX_INVALID,
                       "%s", hosts[i]);
         cJSON_Delete(json);
+        ck_assert_msg(i > 0 || strstr(error.message, "exactly one host") != NULL, "%s",
+                      error.message);
     }
     ck_assert_ptr_null(rule);
 }

@@ -115,6 +115,13 @@ START_TEST(an_event_stream_is_not_held_back)
     ck_assert_uint_eq(sbx_bytes_size(&out), 13 + 6);
     ck_assert(sbx_egress_scrub_feed(scrub, "ATURN\n\n", 7, &out));
     ck_assert_uint_eq(sbx_bytes_size(&out), 13 + 6 + 13);
+    /* The next body begins without what the last one has held back. */
+    ck_assert(sbx_egress_scrub_feed(scrub, "REAL-S", 6, &out));
+    ck_assert(sbx_egress_scrub_end(scrub, &out));
+    ck_assert_uint_eq(sbx_bytes_size(&out), 13 + 6 + 13 + 6);
+    ck_assert(sbx_egress_scrub_feed(scrub, "ECRET-91ab", 10, &out));
+    ck_assert(sbx_egress_scrub_end(scrub, &out));
+    ck_assert_uint_eq(sbx_bytes_size(&out), 13 + 6 + 13 + 6 + 10);
     sbx_bytes_free(&out);
     sbx_egress_scrub_free(scrub);
 }
@@ -157,6 +164,20 @@ START_TEST(a_limit_is_told_and_nothing_is_lost_in_silence)
 }
 END_TEST
 
+START_TEST(of_two_values_that_begin_alike_the_longer_goes)
+{
+    sbx_egress_policy_drop(policy);
+    policy =
+        egress_policy(TABLE_POLICY, "[{\"match\": {\"host\": \"api.example.com\"}, \"set\":"
+                                    " {\"a\": \"sk-12345678\", \"b\": \"sk-12345678-and-more\","
+                                    " \"c\": \"sk-12345\"}}]");
+    for (size_t piece = 1; piece < 30; piece++)
+        ck_assert_str_eq(scrubbed("api.example.com",
+                                  "sk-12345678-and-more|sk-12345678-an|sk-123456|sk-1234", piece),
+                         "[removed]|[removed]-an|[removed]6|sk-1234");
+}
+END_TEST
+
 START_TEST(the_longest_value_is_found_in_small_pieces)
 {
     static char rules[12000], text[40000], value[SBX_EGRESS_VALUE_MAX + 1];
@@ -189,6 +210,7 @@ int main(void)
     tcase_add_test(all, a_field_is_scrubbed_beside_a_body);
     tcase_add_test(all, other_hosts_and_short_values_are_left_alone);
     tcase_add_test(all, a_limit_is_told_and_nothing_is_lost_in_silence);
+    tcase_add_test(all, of_two_values_that_begin_alike_the_longer_goes);
     tcase_add_test(all, the_longest_value_is_found_in_small_pieces);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
