@@ -116,17 +116,20 @@ class Squid(Target):
             "acl special dst " + " ".join(version_4 + version_6),
             f"acl special dst {EXTERNAL}",
             "acl local6 dst " + " ".join(outside_2000()),
-            "http_access deny !guests", "http_access deny connect !hosts",
+            "acl trace method TRACE", "http_access deny trace", "http_access deny !guests",
+            "http_access deny connect !hosts",
             "http_access deny connect !encrypted", "http_access deny !connect !plain",
             "http_access deny !connect !usual", "http_access deny special",
             "http_access deny local6", "http_access allow guests", "http_access deny all",
             "acl first at_step SslBump1", "ssl_bump peek first",
             # A rule for each host: the ClientHello itself must name the host of the CONNECT.
             *(f"acl asked{number} dstdom_regex -i -n {expression}\n"
-              f"acl named{number} ssl::server_name_regex -i --client-requested {expression}\n"
+              f"acl named{number} ssl::server_name --client-requested {host.removeprefix('*')}\n"
               f"ssl_bump splice asked{number} named{number}"
-              for number, expression in enumerate(expressions)),
-            "ssl_bump terminate all",
+              for number, (expression, host) in enumerate(
+                  zip(expressions, policy["allow"], strict=True))),
+            "ssl_bump terminate all", "on_unsupported_protocol respond all",
+            "relaxed_header_parser off",
             "request_header_max_size 64 KB", "request_start_timeout 10 seconds",
             "request_timeout 10 seconds", "connect_timeout 2 seconds",
             "via off", "forwarded_for delete", "cache deny all", "cache_mem 8 MB",
