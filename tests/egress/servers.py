@@ -21,7 +21,6 @@ class Application(http.server.BaseHTTPRequestHandler):
     told = []
     secret = "REAL-SECRET-91ab"
     gate = threading.Event()
-    brotli = bytes.fromhex("8b0780") + b"REAL-SECRET-91ab" + b"\x03"  # as one stored block
 
     def __init__(self, stream, address):
         super().__init__(stream, address, None)
@@ -112,12 +111,18 @@ class Application(http.server.BaseHTTPRequestHandler):
         self.answer(zlib.compress(self.secret.encode()), Content_Encoding="deflate")
 
     def path_echo_zstd(self):
-        packed = subprocess.run(["zstd", "-c"], input=self.secret.encode(), capture_output=True,
-                                check=True).stdout
+        """A frame of one raw block."""
+        size = len(self.secret)
+        packed = (b"\x28\xb5\x2f\xfd\x20" + bytes([size])
+                  + (size << 3 | 1).to_bytes(3, "little") + self.secret.encode())
         self.answer(packed, Content_Encoding="zstd")
 
     def path_echo_br(self):
-        self.answer(self.brotli, Content_Encoding="br")
+        """One stored block."""
+        last = len(self.secret) - 1
+        packed = (bytes([0x0b | (last & 1) << 7, last >> 1, 0x80]) + self.secret.encode()
+                  + b"\x03")
+        self.answer(packed, Content_Encoding="br")
 
     def path_echo_two(self):
         self.answer(gzip.compress(gzip.compress(self.secret.encode())),
