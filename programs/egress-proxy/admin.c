@@ -78,7 +78,9 @@ void admin_close(void)
 static void someone_comes(struct watch *watch, int events, bool failed)
 {
     for (;;) {
-        int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        union address from;
+        socklen_t size = sizeof from;
+        int fd = accept4(watch->fd, &from.any, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             return;
         if (admin.link_count >= LINKS_MAX)

@@ -301,8 +301,9 @@ void connection_note(struct connection *connection, enum reason reason)
 {
     struct workspace *workspace = connection->workspace;
     static uint64_t number, strangers_suppressed;
+    number++;
     struct refusal refusal = {
-        .number = ++number,
+        .number = number,
         .at_ms = sbx_clock_wall(&sbx_system_clock),
         .reason = reason,
         .kind = (enum request_kind)connection->kind,

@@ -18,7 +18,7 @@
                     each(multi_assign) each(multi_info_read)
 
 struct curl_door {
-#define CURL_DOOR_MEMBER(name) __typeof__(&curl_##name) name;
+#define CURL_DOOR_MEMBER(name) __typeof__ (&curl_##name)(name);
     CURL_DOOR_FUNCTIONS(CURL_DOOR_MEMBER)
 #undef CURL_DOOR_MEMBER
 };

@@ -36,7 +36,7 @@ static int exit_code;
 static uint64_t drained_by_ms;
 
 static void harden(void);
-static bool raise_limit(int resource);
+static bool raise_limit(__rlimit_resource_t resource);
 static bool open_all(void);
 static void signalled(uv_signal_t *handle, int number);
 static void idle_for_long(uv_timer_t *timer);
@@ -79,7 +79,7 @@ static void harden(void)
 }
 
 /* As far as it may go. Whether that is all there is. */
-static bool raise_limit(int resource)
+static bool raise_limit(__rlimit_resource_t resource)
 {
     struct rlimit limit;
     if (getrlimit(resource, &limit) < 0)
