@@ -8,6 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LONGEST_FORM 3 /* of a byte: percent-encoded */
+
+/* What is to be looked for, before there is room for it. */
+struct sizes {
+    size_t needles;
+    size_t texts;   /* bytes */
+    size_t longest; /* bytes of the longest needle, at most */
+};
+
 /* What is found at a place. */
 struct found {
     const struct egress_needle *whole; /* the longest that is there, or NULL */
@@ -15,7 +24,8 @@ struct found {
 };
 
 static bool is_of(const struct sbx_egress_rule *rule, const struct sbx_egress_host *host);
-static sandbox_status room_for(struct sbx_egress_scrub **out, size_t values, size_t room,
+static void count(const struct sbx_egress_rule *rule, struct sizes *sizes);
+static sandbox_status room_for(struct sbx_egress_scrub **out, const struct sizes *sizes,
                                sandbox_error *error);
 static bool scan(const struct sbx_egress_scrub *scrub, const uint8_t *data, size_t size,
                  size_t *begun, struct sbx_bytes *out);
@@ -26,18 +36,15 @@ sandbox_status sbx_egress_scrub_new(const struct sbx_egress_policy *policy,
                                     const struct sbx_egress_host *host,
                                     struct sbx_egress_scrub **out, sandbox_error *error)
 {
-    size_t values = 0;
-    size_t room = 0;
+    struct sizes sizes = {.needles = 0};
     for (size_t i = 0; i < sbx_egress_policy_rule_count(policy); i++) {
         const struct sbx_egress_rule *rule = sbx_egress_policy_rule_at(policy, i);
-        for (size_t k = 0; is_of(rule, host) && k < sbx_egress_rule_set_count(rule); k++) {
-            room += sbx_egress_forms_room(sbx_egress_rule_set_at(rule, k).value.size);
-            values++;
-        }
+        if (is_of(rule, host))
+            count(rule, &sizes);
     }
     struct sbx_egress_scrub *scrub = NULL;
-    if (values > 0) {
-        sandbox_status status = room_for(&scrub, values, room, error);
+    if (sizes.needles > 0) {
+        sandbox_status status = room_for(&scrub, &sizes, error);
         if (status != SANDBOX_OK)
             return status;
     }
@@ -104,19 +111,30 @@ static bool is_of(const struct sbx_egress_rule *rule, const struct sbx_egress_ho
     return sbx_egress_host_equal(sbx_egress_rule_host(rule), host);
 }
 
+static void count(const struct sbx_egress_rule *rule, struct sizes *sizes)
+{
+    for (size_t i = 0; i < sbx_egress_rule_set_count(rule); i++) {
+        struct sbx_egress_text value = sbx_egress_rule_set_at(rule, i).value;
+        sizes->needles += sbx_egress_forms_texts(value) * EGRESS_FORMS;
+        sizes->texts += sbx_egress_forms_room(value);
+        if (sizes->longest < LONGEST_FORM * value.size)
+            sizes->longest = LONGEST_FORM * value.size;
+    }
+}
+
 /* All in one piece: itself, the needles, their texts, and what is held back. */
-static sandbox_status room_for(struct sbx_egress_scrub **out, size_t values, size_t room,
+static sandbox_status room_for(struct sbx_egress_scrub **out, const struct sizes *sizes,
                                sandbox_error *error)
 {
-    size_t needles = values * SBX_EGRESS_FORMS_MAX * sizeof(struct egress_needle);
-    size_t held = 3 * SBX_EGRESS_VALUE_MAX;
-    struct sbx_egress_scrub *scrub = sbx_locked_new(sizeof *scrub + needles + room + held);
+    size_t needles = sizes->needles * sizeof(struct egress_needle);
+    struct sbx_egress_scrub *scrub =
+        sbx_locked_new(sizeof *scrub + needles + sizes->texts + sizes->longest);
     if (scrub == NULL)
         return sbx_fail_for(error, SANDBOX_LIMIT, SBX_EGRESS_LIMIT,
                             "no more memory may be locked for credentials");
     scrub->needles = (struct egress_needle *)(scrub + 1);
     scrub->texts = (uint8_t *)scrub->needles + needles;
-    scrub->held = scrub->texts + room;
+    scrub->held = scrub->texts + sizes->texts;
     *out = scrub;
     return SANDBOX_OK;
 }
@@ -131,10 +149,9 @@ static bool scan(const struct sbx_egress_scrub *scrub, const uint8_t *data, size
     size_t written = 0;
     size_t at = 0;
     while (at < size) {
-        bool is_last = at + 1 == size;
-        bool is_candidate = is_last ? has_bit(scrub->firsts, data[at])
-                                    : has_bit(scrub->pairs, data[at] * 256U + data[at + 1]);
-        if (!is_candidate) {
+        while (at + 1 < size && !has_bit(scrub->pairs, EGRESS_PAIR(data + at)))
+            at++;
+        if (at + 1 == size && !has_bit(scrub->firsts, data[at])) {
             at++;
             continue;
         }

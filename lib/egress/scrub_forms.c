@@ -18,6 +18,7 @@ static const char upper_hex[] = "0123456789ABCDEF";
 static bool add_value(struct sbx_egress_scrub *scrub, struct sbx_egress_text value,
                       struct sbx_egress_text placeholder);
 static bool add_basic(struct sbx_egress_scrub *scrub, struct sbx_egress_text token);
+static bool is_basic(struct sbx_egress_text value);
 static struct sbx_egress_text token_of(struct sbx_egress_text value);
 static void add_forms(struct sbx_egress_scrub *scrub, struct sbx_egress_text value,
                       struct sbx_egress_text replacement);
@@ -30,13 +31,20 @@ static size_t write_hex(uint8_t *out, struct sbx_egress_text value, const char *
 static size_t write_percent(uint8_t *out, struct sbx_egress_text value, const char *digits);
 static size_t write_json(uint8_t *out, struct sbx_egress_text value, bool escapes_slash);
 
-/* The value, its token, what Basic carries and the password in that: each in all of its forms. */
-size_t sbx_egress_forms_room(size_t value_size)
+size_t sbx_egress_forms_texts(struct sbx_egress_text value)
 {
-    size_t of_each = value_size /* as it is */ + 6 * (value_size * 4 / 3 + 8) /* base64 */ +
-                     2 * 2 * value_size /* hexadecimal */ + 2 * 3 * value_size /* percent */ +
-                     2 * 2 * value_size /* JSON */ + value_size /* what replaces it */;
-    return 4 * (of_each + sizeof removed + SBX_EGRESS_VALUE_MAX / 64);
+    if (token_of(value).data == NULL)
+        return 1;
+    return is_basic(value) ? 4 : 2;
+}
+
+size_t sbx_egress_forms_room(struct sbx_egress_text value)
+{
+    size_t of_each = value.size /* as it is */ + 6 * (value.size * 4 / 3 + 4) /* base64 */ +
+                     2 * 2 * value.size /* hexadecimal */ + 2 * 3 * value.size /* percent */ +
+                     2 * 2 * value.size /* JSON */ +
+                     (value.size + 2 * sizeof removed) /* what replaces them */;
+    return sbx_egress_forms_texts(value) * of_each;
 }
 
 bool sbx_egress_forms_add(struct sbx_egress_scrub *scrub, const struct sbx_egress_rule *rule)
@@ -63,7 +71,7 @@ static bool add_value(struct sbx_egress_scrub *scrub, struct sbx_egress_text val
     if (token.data == NULL)
         return true;
     add_forms(scrub, token, shown);
-    if (value.size > 6 && strncasecmp(value.data, "basic ", 6) == 0)
+    if (is_basic(value))
         return add_basic(scrub, token);
     return true;
 }
@@ -89,6 +97,11 @@ static bool add_basic(struct sbx_egress_scrub *scrub, struct sbx_egress_text tok
     sbx_wipe(decoded, size);
     free(decoded);
     return true;
+}
+
+static bool is_basic(struct sbx_egress_text value)
+{
+    return value.size > 6 && strncasecmp(value.data, "basic ", 6) == 0;
 }
 
 /* What stands behind the scheme ("Bearer …"), or NULL data. */
@@ -144,7 +157,7 @@ static void add(struct sbx_egress_scrub *scrub, size_t size, struct sbx_egress_t
 
 static void mark(struct sbx_egress_scrub *scrub, const struct egress_needle *needle)
 {
-    unsigned pair = needle->data[0] * 256U + needle->data[1];
+    unsigned pair = EGRESS_PAIR(needle->data);
     scrub->pairs[pair / 8] |= (uint8_t)(1U << pair % 8);
     scrub->firsts[needle->data[0] / 8] |= (uint8_t)(1U << needle->data[0] % 8);
 }

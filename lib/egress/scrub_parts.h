@@ -12,9 +12,13 @@ struct egress_needle {
     size_t replacement_size;
 };
 
+/* Two different pairs of bytes may share a bit: it only says where to look. */
+#define EGRESS_PAIRS      8192
+#define EGRESS_PAIR(data) (((unsigned)(data)[0] << 6 ^ (data)[1]) & (EGRESS_PAIRS - 1))
+
 struct sbx_egress_scrub {
-    uint8_t pairs[65536 / 8]; /* the first two bytes of each needle, a bit for each pair */
-    uint8_t firsts[256 / 8];  /* the first bytes */
+    uint8_t pairs[EGRESS_PAIRS / 8]; /* by the first two bytes of each needle */
+    uint8_t firsts[256 / 8];         /* the first bytes */
     struct egress_needle *needles;
     size_t count;
     size_t longest;
@@ -24,11 +28,13 @@ struct sbx_egress_scrub {
     size_t held_size;
 };
 
-/*
- * What room the forms of a value take at most, in bytes and in needles.
- */
-size_t sbx_egress_forms_room(size_t value_size);
-#define SBX_EGRESS_FORMS_MAX 64
+/* Needles that one text can make. */
+#define EGRESS_FORMS 13
+
+/* How many texts are looked for because of a value: itself, its token, what Basic carries. */
+size_t sbx_egress_forms_texts(struct sbx_egress_text value);
+/* What room all forms of a value take at most, in bytes. */
+size_t sbx_egress_forms_room(struct sbx_egress_text value);
 
 /* Adds all forms of the values that the rule sets. There is room. False: no memory. */
 bool sbx_egress_forms_add(struct sbx_egress_scrub *scrub, const struct sbx_egress_rule *rule);
