@@ -23,6 +23,7 @@ static bool whole_head(struct exchange *exchange);
 static bool choose_frame(struct exchange *exchange, bool *decoded);
 static bool next_line(const char **place, const char *end, struct line *line);
 static bool is_name(const struct line *line, const char *name);
+static bool is_number(const struct line *line);
 static bool is_between_hops(struct exchange *exchange, const struct line *line);
 static bool names_it(struct line connection, const struct line *line);
 static bool print_line(struct exchange *exchange, struct sbx_bytes *to, const struct line *line);
@@ -112,7 +113,12 @@ static bool choose_frame(struct exchange *exchange, bool *decoded)
     const char *end = place + sbx_bytes_size(&exchange->lines);
     bool has_body = !exchange->is_head && exchange->status != 204 && exchange->status != 304;
     while (next_line(&place, end, &line)) {
-        has_length = has_length || is_name(&line, "content-length");
+        if (is_name(&line, "content-length")) {
+            /* Of two, each reader takes the one it likes. */
+            if (has_length || !is_number(&line))
+                exchange->failure = REASON_UPSTREAM_FAILED;
+            has_length = true;
+        }
         if (exchange->scrub == NULL || !has_body || !is_name(&line, "content-encoding"))
             continue;
         *decoded = true;
@@ -155,6 +161,14 @@ static bool next_line(const char **place, const char *end, struct line *line)
 static bool is_name(const struct line *line, const char *name)
 {
     return line->name_size == strlen(name) && strncasecmp(line->name, name, line->name_size) == 0;
+}
+
+static bool is_number(const struct line *line)
+{
+    for (size_t i = 0; i < line->value_size; i++)
+        if (line->value[i] < '0' || line->value[i] > '9')
+            return false;
+    return line->value_size > 0;
 }
 
 static bool is_between_hops(struct exchange *exchange, const struct line *line)
