@@ -45,10 +45,17 @@ fi
 # Also when it was installed before, but in another version.
 installed=$(sandbox-egress-proxy --version 2>/dev/null || true)
 if [ "$installed" != "sandbox-egress-proxy $version, protocol 1" ]; then
-    gcloud storage cp "$package" /tmp/sandbox-egress-proxy.deb
     apt-get update
-    apt-get install -y --no-install-recommends /tmp/sandbox-egress-proxy.deb
-    rm /tmp/sandbox-egress-proxy.deb
+    apt-get install -y --no-install-recommends ca-certificates libuv1 libcjson1 libmbedcrypto7 \
+        libc-ares2 libcurl4
+    folder=$(mktemp -d)
+    gcloud storage cp "$package" "$folder/package"
+    tar -C "$folder" -xzf "$folder/package" usr/bin/sandbox-egress-proxy \
+        usr/lib/systemd/system/sandbox-egress-proxy.service
+    install -m 0755 "$folder/usr/bin/sandbox-egress-proxy" /usr/bin/
+    install -m 0644 "$folder/usr/lib/systemd/system/sandbox-egress-proxy.service" /etc/systemd/system/
+    rm -r "$folder"
+    systemctl daemon-reload
     restart=yes
 fi
 
