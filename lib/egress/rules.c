@@ -1,6 +1,7 @@
 /* Rules that put real credentials into requests: what they match, and what they set. */
 
 #include "egress/rules_parts.h"
+#include "egress/rules_regex.h"
 #include "util/locked.h"
 
 #include <stdlib.h>
@@ -146,10 +147,7 @@ bool sbx_egress_text_equal(struct sbx_egress_text one, struct sbx_egress_text ot
 
 static void free_matcher(struct egress_matcher *matcher)
 {
-    if (matcher->regex == NULL)
-        return;
-    regfree(matcher->regex);
-    free(matcher->regex);
+    sbx_egress_regex_free(matcher->regex);
 }
 
 static bool has_method(const struct sbx_egress_rule *rule, struct sbx_egress_text method)
@@ -180,12 +178,7 @@ static bool fits(const struct egress_matcher *matcher, struct sbx_egress_text te
         memcpy(whole, text.data, text.size);
     whole[text.size] = '\0';
     /* A NUL inside, out of "%00", would let the expression see only what stands before it. */
-    regmatch_t found;
-    if (strlen(whole) != text.size || regexec(matcher->regex, whole, 1, &found, 0) != 0)
-        return false;
-    /* It finds the longest of the first matches: if any is the whole text, this one is. Anchors
-       put around the expression could be talked out of it: "a)|(b". */
-    return found.rm_so == 0 && (size_t)found.rm_eo == text.size;
+    return strlen(whole) == text.size && sbx_egress_regex_fits(matcher->regex, whole);
 }
 
 static bool has_field(const struct egress_pair *pair, const struct sbx_egress_subject *subject)

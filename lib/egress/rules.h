@@ -5,8 +5,9 @@
  * set.
  *
  * A rule has exactly one host, never a pattern. Regular expressions are POSIX extended ones (the C
- * library's), over the whole text, of at most 256 bytes, without back references and with small
- * repetitions, so that no text can make one run long; texts over 4 KiB match none.
+ * library's), over the whole text, of at most 256 bytes and no more than 1,000 signs once their
+ * repetitions are written out, without back references, so that none takes long or much memory;
+ * texts over 4 KiB match none.
  *
  * Rules are immutable and counted; any thread may read them. Values, and the placeholders that they
  * are put in for, stand in locked memory.

@@ -4,6 +4,7 @@
 #include "egress/fields.h"
 #include "egress/policy.h"
 #include "egress/rules_parts.h"
+#include "egress/rules_regex.h"
 #include "util/digest.h"
 #include "util/fail.h"
 #include "util/locked.h"
@@ -14,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define REPEATED_MAX 1000 /* the product of all numbers in "{…}" of one expression */
 
 /* Which of the matchers a place may have, and under which names. */
 struct names {
@@ -42,10 +41,6 @@ static sandbox_status read_pair(struct sbx_egress_rule *rule, const cJSON *json,
 static sandbox_status read_matcher(struct sbx_egress_rule *rule, const cJSON *json,
                                    const char *what, const struct names *names,
                                    struct egress_matcher *matcher, sandbox_error *error);
-static sandbox_status compile(const char *pattern, const char *what, regex_t **out,
-                              sandbox_error *error);
-static const char *regex_fault(const char *pattern);
-static unsigned long largest_number(const char *text);
 static sandbox_status read_sets(struct sbx_egress_rule *rule, const cJSON *set,
                                 sandbox_error *error);
 static sandbox_status wrong(sandbox_error *error, const char *format, ...)
@@ -247,67 +242,12 @@ static sandbox_status read_matcher(struct sbx_egress_rule *rule, const cJSON *js
         matcher->kind = kinds[i];
         matcher->text = store(rule, "esr"[i], text);
         if (kinds[i] == MATCH_REGEX) {
-            sandbox_status status = compile(text, what, &matcher->regex, error);
+            sandbox_status status = sbx_egress_regex_new(text, what, &matcher->regex, error);
             if (status != SANDBOX_OK)
                 return status;
         }
     }
     return SANDBOX_OK;
-}
-
-static sandbox_status compile(const char *pattern, const char *what, regex_t **out,
-                              sandbox_error *error)
-{
-    const char *fault = regex_fault(pattern);
-    if (fault != NULL)
-        return wrong(error, "%s: the expression %s", what, fault);
-    regex_t *regex = calloc(1, sizeof *regex);
-    if (regex == NULL)
-        return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for an expression");
-    int result = regcomp(regex, pattern, REG_EXTENDED);
-    if (result != 0) {
-        free(regex);
-        return result == REG_ESPACE
-                   ? sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for an expression")
-                   : wrong(error, "%s: the expression is no POSIX extended one", what);
-    }
-    *out = regex;
-    return SANDBOX_OK;
-}
-
-/* What could make a match long or large, and what is an extension of the C library. */
-static const char *regex_fault(const char *pattern)
-{
-    unsigned long product = 1;
-    if (strlen(pattern) > SBX_EGRESS_REGEX_MAX)
-        return "is longer than 256 bytes";
-    for (const char *at = pattern; *at != '\0'; at++) {
-        if ((unsigned char)*at < ' ' || (unsigned char)*at > '~')
-            return "has a byte that is no visible ASCII";
-        /* Letters, digits and some signs mean something to this library alone. */
-        if (*at == '\\' && strchr("^.[]$()|*+?{}\\/-", *++at) == NULL)
-            return "has a backslash before something else than a sign of expressions";
-        if (*at == '\0')
-            return "ends with a backslash";
-        product *= *at == '{' ? largest_number(at + 1) : 1;
-        if (product > REPEATED_MAX)
-            return "repeats too much";
-    }
-    return NULL;
-}
-
-/* Of those in "{2,5}", what stands behind the bracket; at least 1. */
-static unsigned long largest_number(const char *text)
-{
-    unsigned long most = 1;
-    while ((*text >= '0' && *text <= '9') || *text == ',') {
-        char *end = NULL;
-        unsigned long number = strtoul(text, &end, 10);
-        if (number > most)
-            most = number > REPEATED_MAX ? REPEATED_MAX + 1 : number;
-        text = end == text ? text + 1 : end;
-    }
-    return most;
 }
 
 static sandbox_status read_sets(struct sbx_egress_rule *rule, const cJSON *set,
