@@ -21,7 +21,8 @@ struct measure {
 
 static const char *fault_of(const char *pattern);
 static const char *step(struct measure *measure, const char **at);
-static bool repeat(struct measure *measure, const char *numbers);
+static unsigned long most_of(const char *numbers);
+static bool repeat(struct measure *measure, unsigned long times);
 static void grow(struct measure *measure, unsigned long by);
 static const char *skip_bracket(const char *at);
 
@@ -108,9 +109,11 @@ static const char *step(struct measure *measure, const char **at)
         grow(measure, measure->sizes[measure->depth + 1]);
         return NULL;
     case '{':
-        return repeat(measure, *at + 1) ? NULL : "repeats too much";
-    case '*':
+        return repeat(measure, most_of(*at + 1)) ? NULL : "repeats too much";
     case '+':
+        /* To the library "a+" is "aa*"; so "a++++" doubles four times. */
+        return repeat(measure, 2) ? NULL : "repeats too much";
+    case '*':
     case '?':
         measure->sizes[measure->depth]++;
         measure->last++;
@@ -121,20 +124,25 @@ static const char *step(struct measure *measure, const char **at)
     }
 }
 
-/* "{2,5}": what stands before is there five times. */
-static bool repeat(struct measure *measure, const char *numbers)
+/* Of "{2,5}" five, of "{2,}" three: what stands before is written so often. */
+static unsigned long most_of(const char *numbers)
 {
     unsigned long most = 1;
     while ((*numbers >= '0' && *numbers <= '9') || *numbers == ',') {
         char *end = NULL;
-        unsigned long number = strtoul(numbers, &end, 10);
+        unsigned long number = *numbers == ',' ? most + 1 : strtoul(numbers, &end, 10);
         most = number > most ? number : most;
-        numbers = end == numbers ? numbers + 1 : end;
+        numbers = end == NULL ? numbers + 1 : end;
     }
-    if (most > SIZE_LIMIT)
+    return most;
+}
+
+static bool repeat(struct measure *measure, unsigned long times)
+{
+    if (times > SIZE_LIMIT)
         return false;
-    measure->sizes[measure->depth] += measure->last * (most - 1);
-    measure->last *= most;
+    measure->sizes[measure->depth] += measure->last * (times - 1);
+    measure->last *= times;
     return true;
 }
 

@@ -50,7 +50,8 @@ def policies():
     put("policy", "not-lists", '{"policy":[],"transformations":{},"add":7}')
     for number, pattern in enumerate(["(a*)*b", "a)|(b", "(((a{10}){10}){10}){10}", "\\\\1", "[[:alpha:]-]",
                                       "[", "a{1,99999}", "x" * 300, "^a|b$", "()",
-                                      "(([a-z]|.|..|b)*){0,900}", "[])(]+[[:digit:])]{1,9}"]):
+                                      "(([a-z]|.|..|b)*){0,900}", "[])(]+[[:digit:])]{1,9}",
+                                      "x" * 80 + "+" * 60 + "x"]):
         put("policy", f"regex-{number}", json.dumps({"transformations": [
             {"match": {"host": "a.example", "path": {"regex": pattern}}, "set": {"x": "12345678"}}]}))
     for number, (field, value) in enumerate([("Host", "v"), ("x", "a\r\nb"), ("x y", "v"), ("x", ""),

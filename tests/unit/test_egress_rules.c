@@ -231,6 +231,8 @@ START_TEST(expressions_that_could_run_long_are_refused)
                                         "[a",
                                         "[[:alpha:]",
                                         "a{600}a{600}",
+                                        "a+++++++++++++++++++",
+                                        "((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+",
                                         "x(a{600}|b{600})"};
     char match[600];
     struct sbx_egress_rule *rule = NULL;
