@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEPT_MAX      8
+#define KEPT_MAX      32
 #define KEPT_OPEN_MAX 32L /* connections to servers that wait for the next request */
 
 /* What looks through answers of a host, under the policy that is in force. */
