@@ -140,7 +140,7 @@ class Admin(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
     def ask(self, method, path, body):
-        self.request(method, path, json.dumps(body))
+        self.request(method, path, body if isinstance(body, bytes) else json.dumps(body))
         answer = self.getresponse()
         said = answer.read()
         if answer.status >= 300:
@@ -348,15 +348,20 @@ def tunnel_rows(bench, programs):
     return rows
 
 
-def memory_rows(bench, programs):
-    rows, ours = [], programs["ours"]
-    if bench.wants("idle"):
-        said = ", ".join(f"{name} {program.idle_kib() / 1024:.1f} MB"
-                         for name, program in programs.items() if name != "ours")
-        rows.append(at_most("memory of the idle program (RSS)", ours.empty_kib / 1024, "MB", 3,
-                            said))
+def idle_rows(bench, programs):
+    """Before they have had anything to do."""
+    if not bench.wants("idle"):
+        return []
+    said = ", ".join(f"{name} {program.idle_kib() / 1024:.1f} MB"
+                     for name, program in programs.items() if name != "ours")
+    return [at_most("memory of the idle program (RSS)", programs["ours"].empty_kib / 1024, "MB",
+                    3, said)]
+
+
+def hold_rows(bench, programs):
+    """After what is timed: squid is slower once it has held so many."""
     if not bench.wants("hold"):
-        return rows
+        return []
     costs = {}
     for name in ("ours", "squid"):
         if name not in programs:
@@ -373,9 +378,8 @@ def memory_rows(bench, programs):
         holder.stdin.close()
         holder.wait()
     peer = f"squid {costs['squid']:.1f} KiB" if "squid" in costs else ""
-    rows.append(at_most(f"memory of each of {bench.tunnels:,} idle tunnels (PSS)", costs["ours"], "KiB",
-                        12, peer))
-    return rows
+    return [at_most(f"memory of each of {bench.tunnels:,} idle tunnels (PSS)", costs["ours"],
+                    "KiB", 12, peer)]
 
 
 def route_rows(bench, programs):
@@ -411,12 +415,12 @@ def change_rows(bench, programs):
         return []
     ours, times = programs["ours"], []
     others = [host for host in HOSTS if host != HOST]
+    bodies = [json.dumps({"policy": {"mode": "custom", "allow": allow}}).encode()
+              for allow in (others, HOSTS)]
     ours.admin.close()  # it may have been closed over there meanwhile
     for number in range(100):
-        allow = others if number % 2 == 0 else HOSTS
         begin = time.monotonic()
-        ours.admin.ask("PATCH", "/v1/workspaces/bench",
-                       {"policy": {"mode": "custom", "allow": allow}})
+        ours.admin.ask("PATCH", "/v1/workspaces/bench", bodies[number % 2])
         times.append(time.monotonic() - begin)
         if is_refused(ours) != (number % 2 == 0):
             sys.exit("bench: a change of the policy was not in force after its answer")
@@ -466,13 +470,11 @@ def main():
     try:
         for kind in installed(Ours, Squid, Tinyproxy, Nginx):
             programs[kind.name] = kind(bench)
-        memory = memory_rows(bench, programs)
-        nginx = programs.pop("nginx", None)
-        rows = tunnel_rows(bench, programs) + memory
-        rows += change_rows(bench, programs)
-        if nginx is not None:
-            programs["nginx"] = nginx
-        rows += route_rows(bench, programs)
+        idle = idle_rows(bench, programs)
+        rows = tunnel_rows(bench, {name: program for name, program in programs.items()
+                                   if name != "nginx"}) + idle
+        rows += change_rows(bench, programs) + route_rows(bench, programs)
+        rows += hold_rows(bench, programs)
     finally:
         for program in programs.values():
             program.end()
