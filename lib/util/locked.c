@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SPARE_MAX 8
+#define SPARE_MAX 32
 
 /* In front of what the caller gets, which stays aligned for anything. */
 union start {
@@ -24,6 +24,7 @@ static unsigned spare_count;
 
 static union start *take_spare(void);
 static bool keep_spare(union start *start);
+static bool drop_spare(void);
 
 void *sbx_locked_new(size_t size)
 {
@@ -39,7 +40,8 @@ void *sbx_locked_new(size_t size)
     start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED)
         return NULL;
-    if (mlock(start, mapped) != 0) {
+    /* Where little may be locked, the spare pages may be what is missing. */
+    if (mlock(start, mapped) != 0 && (!drop_spare() || mlock(start, mapped) != 0)) {
         munmap(start, mapped);
         return NULL;
     }
@@ -76,4 +78,14 @@ static bool keep_spare(union start *start)
         spare[spare_count++] = start;
     pthread_mutex_unlock(&spare_lock);
     return kept;
+}
+
+/* All of them. False: there were none. */
+static bool drop_spare(void)
+{
+    bool dropped = false;
+    union start *start;
+    for (; (start = take_spare()) != NULL; dropped = true)
+        munmap(start, (size_t)sysconf(_SC_PAGESIZE));
+    return dropped;
 }

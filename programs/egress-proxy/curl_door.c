@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HEAP_KEPT (4 * 1024 * 1024)
+
 struct curl_door curl_door;
 
 static void *library;
@@ -29,6 +31,10 @@ bool curl_door_open(void)
     /* Requests with credentials pass through its memory: none of it is given back unwiped. Nor are
        the larger blocks of the TLS library below it, which are written over as they are freed. */
     (void)mallopt(M_PERTURB, 0x55);
+    /* Each request takes and gives back a few large blocks: not from and to the kernel each time.
+     */
+    (void)mallopt(M_TRIM_THRESHOLD, HEAP_KEPT);
+    (void)mallopt(M_TOP_PAD, HEAP_KEPT);
     if (find_all() && curl_door.global_init_mem(CURL_GLOBAL_DEFAULT, malloc, wipe_and_free,
                                                 wipe_and_realloc, strdup, calloc) == CURLE_OK)
         return true;

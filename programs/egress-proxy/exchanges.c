@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define KEPT_MAX      32
+#define SCRUBS_MAX    32  /* kept for all workspaces: what may be locked has a limit */
 #define KEPT_OPEN_MAX 32L /* connections to servers that wait for the next request */
 
 /* What looks through answers of a host, under the policy that is in force. */
@@ -35,6 +36,8 @@ struct speaking {
     struct exchanges *home;
     curl_socket_t fd;
 };
+
+static unsigned scrubs_kept;
 
 static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *user_data, void *known);
 static void socket_ready(uv_poll_t *poll, int status, int events);
@@ -95,6 +98,7 @@ bool exchanges_take_scrub(struct exchanges *exchanges, const struct exchange *ex
         *out = exchanges->scrubs[i].scrub;
         free(exchanges->scrubs[i].host);
         exchanges->scrubs[i] = exchanges->scrubs[--exchanges->scrub_count];
+        scrubs_kept--;
         return true;
     }
     return sbx_egress_scrub_new(exchange->policy, &exchange->host, out, NULL) == SANDBOX_OK;
@@ -103,16 +107,15 @@ bool exchanges_take_scrub(struct exchanges *exchanges, const struct exchange *ex
 void exchanges_give_scrub(struct exchanges *exchanges, const struct exchange *exchange,
                           struct sbx_egress_scrub *scrub)
 {
-    struct kept_scrub *place = &exchanges->scrubs[exchanges->scrub_count];
     char *host = sbx_copy(exchange->host.name);
-    if (host == NULL || exchanges->scrub_count == KEPT_MAX ||
+    if (host == NULL || exchanges->scrub_count == KEPT_MAX || scrubs_kept == SCRUBS_MAX ||
         exchange->policy != exchange->connection->workspace->policy) {
         free(host);
         sbx_egress_scrub_free(scrub);
         return;
     }
-    *place = (struct kept_scrub){host, scrub};
-    exchanges->scrub_count++;
+    exchanges->scrubs[exchanges->scrub_count++] = (struct kept_scrub){host, scrub};
+    scrubs_kept++;
 }
 
 void exchanges_policy_changed(struct exchanges *exchanges)
@@ -120,6 +123,7 @@ void exchanges_policy_changed(struct exchanges *exchanges)
     while (exchanges != NULL && exchanges->scrub_count > 0) {
         struct kept_scrub *last = &exchanges->scrubs[--exchanges->scrub_count];
         sbx_egress_scrub_free(last->scrub);
+        scrubs_kept--;
         free(last->host);
     }
 }
