@@ -6,7 +6,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # workspace sees the host's userland, so what it shall run is installed here); to test everything.
 packages_to_build="meson ninja-build pkg-config gcc libc6-dev libuv1-dev libnghttp2-dev
   libprotobuf-c-dev protobuf-c-compiler libcjson-dev libmbedtls-dev
-  libssl-dev libcurl4-openssl-dev libyaml-dev libwslay-dev runsc"
+  libssl-dev libcurl4-openssl-dev libyaml-dev libwslay-dev libc-ares-dev runsc"
 # Intel's, for Intel's and AMD's processors; the library does without it elsewhere.
 [ "$(uname -m)" != x86_64 ] || packages_to_build="$packages_to_build libipsec-mb-dev"
 packages_to_show="git python3 curl ca-certificates"
@@ -14,7 +14,7 @@ packages_to_check="g++ clang clang-tidy cppcheck check libclang-rt-14-dev pmccab
   protobuf-compiler python3 python3-venv python3-grpcio python3-protobuf python3-pytest abigail-tools expect
   mandoc spin curl git procps iproute2 util-linux openssl
   python3-aiohttp python3-yaml python3-jsonschema
-  swig python3-dev mypy"
+  swig python3-dev mypy shellcheck"
 # Google's own package of it and Debian's exclude each other: either will do.
 command -v kubectl >/dev/null || packages_to_check="$packages_to_check kubernetes-client"
 
