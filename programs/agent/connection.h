@@ -101,7 +101,7 @@ void agent_connection_begin(struct agent_connection *connection);
 struct agent_connection *agent_connections(void);
 /* Its calls end in the loop's own time. Closing one twice does no harm. */
 void agent_connection_close(struct agent_connection *connection);
-/* For streams that are not `peer`: where bytes are read to; what came there, or not above 0: the end. */
+/* For streams that are not `peer`: where bytes are read to; what came, or not above 0: the end. */
 char *agent_connection_room(size_t *size);
 void agent_connection_take(struct agent_connection *connection, const char *data, ssize_t size);
 /* All of `unsent` has left, or below 0: it cannot. */
