@@ -12,10 +12,12 @@ from conftest import BINARY, COUNT, descendants_of, fails, lives, state_of, unti
 
 CODE = grpc.StatusCode
 
-# Never the same process for long: each has a child in a session of its own and is gone.
+# Never the same process for long: each has a child in a session of its own and is gone. It ends in
+# the end, where a test run that is killed leaves it behind.
 HOPPER = """
 import os, time
-while True:
+end = time.monotonic() + 120
+while time.monotonic() < end:
     if os.fork() != 0:
         time.sleep(0.01)
         os._exit(0)
