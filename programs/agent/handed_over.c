@@ -92,7 +92,10 @@ void agent_handed_over_close(struct agent_handed_over *streams)
 
 static void on_relay(void *user_data)
 {
-    int fd = accept4(agent_watch_fd(listener), NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct sockaddr_un peer; /* has no name */
+    socklen_t size = sizeof peer;
+    int fd = accept4(agent_watch_fd(listener), (struct sockaddr *)&peer, &size,
+                     SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0)
         return;
     struct agent_handed_over *arrival = arrivals < ARRIVALS_MAX ? calloc(1, sizeof *arrival) : NULL;
