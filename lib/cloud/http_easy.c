@@ -128,7 +128,7 @@ static bool copy_request(struct sbx_http_transfer *transfer, const struct sbx_ht
 {
     struct sbx_http_peer *peer = &transfer->peer;
     const char **texts[] = {&peer->ca, &peer->certificate, &peer->key, &peer->server_name,
-                            &peer->proxy};
+                            &peer->proxy, &peer->socket};
     for (size_t each = 0; each < sizeof texts / sizeof texts[0]; each++) {
         if (*texts[each] == NULL)
             continue;
@@ -166,6 +166,8 @@ static bool set_way(CURL *easy, const struct sbx_http_peer *peer)
         set = curl_easy_setopt(easy, CURLOPT_PROXY, peer->proxy) == CURLE_OK &&
               curl_easy_setopt(easy, CURLOPT_NOPROXY, "") == CURLE_OK;
     }
+    if (set && peer->socket != NULL)
+        set = curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, peer->socket) == CURLE_OK;
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);

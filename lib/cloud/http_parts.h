@@ -9,7 +9,7 @@ struct sbx_http_transfer {
     CURL *easy;
     struct curl_slist *headers, *kept;
     struct sbx_http_peer peer; /* texts: the caller's, or copies in `copied` */
-    char *copied[5];
+    char *copied[6];
     void *body; /* a copy, or NULL */
     size_t body_size;
 

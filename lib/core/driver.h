@@ -16,7 +16,9 @@
 #define SBX_CORE_DRIVER_H
 
 #include "core/record.h"
+#include "egress/question.h"
 #include "transport/channel.h"
+#include "util/json.h"
 #include "util/wait.h"
 #include <sandbox/manifests.h>
 #include <sandbox/snapshot.h>
@@ -76,6 +78,13 @@ struct sbx_manifests_sink {
     /* Copies the strings. */
     void (*add)(struct sbx_manifests_sink *sink, const char *kind, const char *space,
                 const char *name, const char *text);
+};
+
+/* How a workspace's connections come to the egress proxy. */
+struct sbx_egress_way {
+    /* "ADDRESS:PORT" that the agent connects to; "": a carrier accepts them from outside. */
+    char address[80];
+    char key[65]; /* what the agent says there first; "" where `address` is. Wipe it. */
 };
 
 struct sbx_driver {
@@ -263,6 +272,40 @@ struct sbx_driver {
      */
     sandbox_status (*settled)(void *state, const struct sbx_record *record,
                               const struct sbx_wait *wait, sandbox_error *error);
+
+    /*
+     * ---- the way out; all NULL where workspaces never have one ----
+     *
+     * Not fenced: what the proxy holds can be made anew at any time, and a registration whose
+     * instance has ended leads nowhere, since nobody knows its key.
+     */
+
+    /*
+     * Registers the recorded instance, which is proven and runs, with the proxy under a fresh key,
+     * and arranges how it gets there. Where the proxy is the driver's to start, it is started.
+     *
+     * @param registration  "policy" and, if given, "transformations", as the proxy takes them
+     * @param keep          a registration that is there keeps its policy and credentials, and only
+     *                      gets the new key; if there is none, as without
+     */
+    sandbox_status (*egress_open)(void *state, const struct sbx_record *record,
+                                  const cJSON *registration, bool keep,
+                                  const struct sbx_wait *wait, struct sbx_egress_way *way,
+                                  sandbox_error *error);
+    /*
+     * SANDBOX_NOT_FOUND, "not-registered": the proxy does not know the workspace, or there is no
+     * proxy. What the proxy refuses comes back with its words.
+     *
+     * @param body    NULL for none; may hold secrets
+     * @param answer  sbx_secret_free_json(); NULL allowed
+     */
+    sandbox_status (*egress_ask)(void *state, const char *workspace_id,
+                                 enum sbx_egress_question question, const cJSON *body,
+                                 const struct sbx_wait *wait, cJSON **answer,
+                                 sandbox_error *error);
+    /* The proxy forgets it, credentials and connections too. What is not there is success. */
+    sandbox_status (*egress_forget)(void *state, const char *workspace_id,
+                                    const struct sbx_wait *wait, sandbox_error *error);
 };
 
 extern const struct sbx_driver sbx_driver_gvisor;

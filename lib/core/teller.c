@@ -16,6 +16,7 @@ struct teller {
 
 static void give_entries(struct teller *teller);
 static void give_snapshots(struct sbx_driver *named);
+static void give_egress(struct sbx_driver *named);
 static void close_teller(void *state);
 
 sandbox_status sbx_teller_open(const struct sbx_driver *driver, const char *rest,
@@ -277,6 +278,36 @@ static sandbox_status settled(void *state, const struct sbx_record *record,
     return tell(teller, teller->driver->settled(teller->state, record, wait, error), error);
 }
 
+static sandbox_status egress_open(void *state, const struct sbx_record *record,
+                                  const cJSON *registration, bool keep, const struct sbx_wait *wait,
+                                  struct sbx_egress_way *way, sandbox_error *error)
+{
+    const struct teller *teller = state;
+    return tell(teller,
+                teller->driver->egress_open(teller->state, record, registration, keep, wait, way,
+                                            error),
+                error);
+}
+
+static sandbox_status egress_ask(void *state, const char *workspace_id,
+                                 enum sbx_egress_question question, const cJSON *body,
+                                 const struct sbx_wait *wait, cJSON **answer, sandbox_error *error)
+{
+    const struct teller *teller = state;
+    return tell(
+        teller,
+        teller->driver->egress_ask(teller->state, workspace_id, question, body, wait, answer, error),
+        error);
+}
+
+static sandbox_status egress_forget(void *state, const char *workspace_id,
+                                    const struct sbx_wait *wait, sandbox_error *error)
+{
+    const struct teller *teller = state;
+    return tell(teller, teller->driver->egress_forget(teller->state, workspace_id, wait, error),
+                error);
+}
+
 /* What a driver cannot do stays NULL. What needs no state is asked of the driver itself. */
 static void give_entries(struct teller *teller)
 {
@@ -306,6 +337,8 @@ static void give_entries(struct teller *teller)
     };
     if (driver->snapshot_take != NULL)
         give_snapshots(&teller->named);
+    if (driver->egress_open != NULL)
+        give_egress(&teller->named);
 }
 
 /* All of them or none. */
@@ -318,4 +351,12 @@ static void give_snapshots(struct sbx_driver *named)
     named->snapshot_remove = snapshot_remove;
     named->restore = restore;
     named->release = release;
+}
+
+/* Likewise. */
+static void give_egress(struct sbx_driver *named)
+{
+    named->egress_open = egress_open;
+    named->egress_ask = egress_ask;
+    named->egress_forget = egress_forget;
 }
