@@ -186,9 +186,10 @@ static sandbox_status new_forward(sandbox_workspace *workspace,
     forward->open_task.run = open_on_loop;
     forward->close_task.run = close_on_loop;
     *out = forward;
-    forward->inbox = malloc(SBX_FORWARD_PIECE);
+    forward->inbox = malloc(SBX_JOINT_PIECE);
     if (forward->inbox == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a forward");
+    sbx_forward_own(forward);
     return sandbox_cancel_create(&forward->cancel, error);
 }
 

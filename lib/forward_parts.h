@@ -9,14 +9,11 @@
 #ifndef SBX_FORWARD_PARTS_H
 #define SBX_FORWARD_PARTS_H
 
+#include "agent/joint.h"
 #include "core/session.h"
-#include "ports.pb-c.h"
 #include <pthread.h>
 #include <sandbox/ports.h>
 #include <sys/types.h>
-
-#define SBX_FORWARD_PIECE (256u << 10)       /* of data in one message */
-#define SBX_FORWARD_QUEUE_BYTES (1u << 20)   /* towards the host; then the guest has to wait */
 
 struct sbx_link {
     struct sandbox_forward *forward;
@@ -24,21 +21,11 @@ struct sbx_link {
     struct sbx_stream *dialed;     /* what the dialer brings; NULL: it could not */
     struct sbx_link *next_to_dial; /* the mutex's */
 
-    uv_tcp_t tcp;              /* I/O from here on */
-    uv_shutdown_t shutdown;
-    struct sbx_stream *stream;
+    struct sbx_joint joint;    /* I/O from here on */
     bool dialing;              /* the dialer has it */
     bool dialed_again;
     bool stale;                /* the session was opened with an epoch the agent has left behind */
-    bool standing;             /* the guest's side said that it stands */
-    bool reading;
-    bool host_ended;           /* the end was told to the guest, or waits in `pending` */
-    bool guest_ended, guest_over;
-    bool shutting, shut;       /* the end is on its way to the host, has left */
-    bool closing, closed;
-    uint8_t *pending;          /* what the guest's side had no room for */
-    size_t pending_size;
-    bool pending_end;
+    bool closed;
     struct sbx_link *previous, *next;
 };
 
@@ -66,7 +53,8 @@ struct sandbox_forward {
     bool closing;
     struct sbx_link *links;
     uint32_t link_count;
-    uint8_t *inbox;    /* SBX_FORWARD_PIECE, for whoever reads now */
+    uint8_t *inbox;    /* for whoever reads now */
+    struct sbx_joint_owner owner;
 };
 
 /* ---- forward.c ---- */
@@ -76,8 +64,10 @@ void sbx_forward_dial(struct sbx_link *link);
 /* I/O. A handle or link less: perhaps it was the last one. */
 void sbx_forward_look(struct sandbox_forward *forward);
 
-/* ---- forward_link.c: I/O ---- */
+/* ---- forward_link.c: I/O, but for the first ---- */
 
+/* What its joints go by, before there are any. */
+void sbx_forward_own(struct sandbox_forward *forward);
 /* Takes the descriptor over. */
 void sbx_link_begin(struct sandbox_forward *forward, int fd);
 void sbx_link_cut(struct sbx_link *link);

@@ -1,6 +1,7 @@
 /* Processes: the handle, and the calls that are one request. */
 
 #include "process_parts.h"
+#include "core/egress.h"
 #include "util/fail.h"
 #include "util/memory.h"
 #include "util/options.h"
@@ -287,7 +288,11 @@ sandbox_status sbx_process_ask_start(sandbox_process *process,
 {
     SBX_ON_EXIT(free_parts) struct sbx_start_parts parts = {.argv = NULL, .env = NULL};
     Sandbox__V1__StartRequest request;
-    sandbox_status status = sbx_process_request(options, process, &parts, &request, error);
+    const struct sbx_egress_texts texts = {
+        .arguments = options->argv, .environment = options->env, .command = options->command};
+    sandbox_status status = sbx_egress_screen(process->workspace, &texts, wait, error);
+    if (status == SANDBOX_OK)
+        status = sbx_process_request(options, process, &parts, &request, error);
     if (status != SANDBOX_OK)
         return status;
     SBX_ON_EXIT(free_message) ProtobufCMessage *reply = NULL;

@@ -1,6 +1,7 @@
 /* Suspend, resume, checkpoint, recover: the public functions. The work is core's. */
 
 #include "checks.h"
+#include "core/egress.h"
 #include "core/lifecycle.h"
 #include "core/recover.h"
 #include "core/resume.h"
@@ -124,6 +125,13 @@ static sandbox_status suspend(sandbox_workspace *workspace, const sandbox_suspen
     return result == NULL ? SANDBOX_OK : sbx_options_fill(result, &done, sizeof done, error);
 }
 
+/* What is wrong in itself is told before anything is brought back. */
+static sandbox_status check_egress(const sandbox_egress_options *options, sandbox_error *error)
+{
+    SBX_ON_EXIT(sbx_egress_plan_clear) struct sbx_egress_plan plan = {0};
+    return sbx_egress_plan_make(NULL, options, &plan, error);
+}
+
 sandbox_status sandbox_workspace_resume(sandbox_workspace *workspace,
                                         const sandbox_resume_options *given,
                                         const sandbox_call *call, sandbox_resume_result *result,
@@ -144,13 +152,16 @@ sandbox_status sandbox_workspace_resume(sandbox_workspace *workspace,
                           "'accept' or 'from' is none of the known values");
     if (status == SANDBOX_OK)
         status = sbx_workspace_environment_check(options.env, error);
+    if (status == SANDBOX_OK)
+        status = check_egress(options.egress, error);
     if (status != SANDBOX_OK)
         return status;
     sandbox_client *client = workspace->client;
     struct sbx_resume_request request = {.accept = options.accept, .from = options.from,
                                          .snapshot = options.snapshot,
                                          .environment = options.env,
-                                         .keep_environment = options.env == NULL};
+                                         .keep_environment = options.env == NULL,
+                                         .egress = options.egress};
     int64_t begun = sbx_clock_monotonic(client->clock);
     status = sbx_life_resume(client, workspace->name, workspace->id, &request, &wait, &done,
                              &session, error);

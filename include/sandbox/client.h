@@ -36,6 +36,7 @@ typedef enum sandbox_ability {
     SANDBOX_CAN_USE_IMAGES = 5,      /**< image may be given. */
     SANDBOX_CAN_KEEP_FILES = 6,      /**< Files are kept alone too, and when an instance is lost. */
     SANDBOX_CAN_KEEP_MEMORY = 7,     /**< A suspended workspace keeps files and processes. */
+    SANDBOX_CAN_REACH_OUT = 8,       /**< egress may be given. */
 } sandbox_ability;
 
 /**

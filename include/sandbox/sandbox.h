@@ -7,6 +7,7 @@
 #include <sandbox/activity.h>
 #include <sandbox/call.h>
 #include <sandbox/client.h>
+#include <sandbox/egress.h>
 #include <sandbox/error.h>
 #include <sandbox/export.h>
 #include <sandbox/files.h>

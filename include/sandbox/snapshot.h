@@ -81,6 +81,12 @@ typedef struct sandbox_resume_options {
     sandbox_from from;     /**< For an interrupted workspace; else left zero. */
     const char *snapshot;  /**< Which one. Default: the recovery point. */
     const char *const *env; /**< As in sandbox_workspace_options; replaces what was there. */
+    /**
+     * Credentials again, and a change of the policy if there is one: see <sandbox/egress.h>. In
+     * force before anything inside can reach out; a failure of it is logged, and leaves the
+     * workspace without a way out.
+     */
+    const struct sandbox_egress_options *egress;
 } sandbox_resume_options;
 
 #define SANDBOX_RESUME_OPTIONS .size = sizeof(sandbox_resume_options)

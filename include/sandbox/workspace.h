@@ -64,6 +64,11 @@ typedef struct sandbox_workspace_options {
     uint64_t suspend_after_idle_ms;
     /** What to ask before a suspend, NULL-terminated, at most 8: "opencode:PORT". */
     const char *const *checks;
+    /**
+     * What it may reach, transformations included: see <sandbox/egress.h>. Default: nothing. When
+     * a workspace that exists is opened, policy and transformations are set if they are given.
+     */
+    const struct sandbox_egress_options *egress;
 } sandbox_workspace_options;
 
 #define SANDBOX_WORKSPACE_OPTIONS .size = sizeof(sandbox_workspace_options)

@@ -123,11 +123,11 @@ static sandbox_status ask(struct sbx_http *http, const struct sbx_egress_admin *
     error = error == NULL ? &own : error;
     SBX_ON_EXIT(sbx_free_text) char *url = sbx_format("%s%s", admin->url, question->path);
     SBX_ON_EXIT(sbx_secret_free_text)
-    char *token = admin->token == NULL
-                      ? NULL
-                      : sbx_format("Authorization: Bearer %s", admin->token);
+    char *token =
+        admin->token == NULL ? NULL : sbx_format("Authorization: Bearer %s", admin->token);
     SBX_ON_EXIT(sbx_secret_free_text)
-    char *body = question->body == NULL ? NULL : cJSON_PrintBuffered(question->body, BODY_ROOM, false);
+    char *body =
+        question->body == NULL ? NULL : cJSON_PrintBuffered(question->body, BODY_ROOM, false);
     if (url == NULL || (admin->token != NULL && token == NULL) ||
         (question->body != NULL && body == NULL))
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a request to the egress proxy");
@@ -157,8 +157,7 @@ static sandbox_status ask(struct sbx_http *http, const struct sbx_egress_admin *
     return status;
 }
 
-static sandbox_status judge(const struct sbx_http_answer *got, cJSON **answer,
-                            sandbox_error *error)
+static sandbox_status judge(const struct sbx_http_answer *got, cJSON **answer, sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_secret_free_json) cJSON *said = NULL;
     sandbox_status status = SANDBOX_OK;
@@ -198,6 +197,7 @@ static sandbox_status judge_refusal(long code, const cJSON *said, sandbox_error 
                             words);
     if (code == 400)
         return sbx_fail_for(error, SANDBOX_INVALID, "bad-egress", "%.230s", words);
-    return sbx_fail_for(error, SANDBOX_FAILED, "egress-proxy", "the egress proxy: %.200s (HTTP %ld)",
+    return sbx_fail_for(error, SANDBOX_FAILED, "egress-proxy",
+                        "the egress proxy: %.200s (HTTP %ld)",
                         words[0] == '\0' ? "no reason given" : words, code);
 }

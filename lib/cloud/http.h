@@ -24,7 +24,7 @@ struct sbx_http_peer {
     const char *ca, *certificate, *key; /* NULL: the system's CAs; no certificate */
     const char *server_name;            /* for SNI and the certificate; NULL: the URL's host */
     const char *proxy;                  /* NULL: as the environment says; "": none */
-    const char *socket;                 /* a Unix socket to connect to whatever the URL says, or NULL */
+    const char *socket;                 /* a Unix socket to connect to, whatever the URL, or NULL */
     bool insecure;                      /* the caller's explicit wish: no check of the server */
 };
 

@@ -1,6 +1,7 @@
 /* Deleting: instance, files, record, in the order that leaks nothing. */
 
 #include "core/delete.h"
+#include "core/egress.h"
 #include "core/janitor.h"
 #include "core/lifecycle.h"
 #include "core/operation.h"
@@ -71,6 +72,7 @@ static sandbox_status claim_and_delete(sandbox_client *client, const char *name,
 
     struct sbx_lease lease;
     sbx_lease_begin(client, &lease, name, record.operation.id);
+    sbx_egress_forget(client, &record);
     status = client->driver->destroy(client->state, &record, wait, error);
     sbx_lease_end(client, &lease);
     if (status == SANDBOX_OK)

@@ -5,6 +5,7 @@
 
 #include "core/lifecycle.h"
 #include "core/delete.h"
+#include "core/egress.h"
 #include "core/janitor.h"
 #include "core/operation.h"
 #include "core/resume.h"
@@ -108,8 +109,11 @@ sandbox_status sbx_life_renew(sandbox_workspace *workspace, uint64_t expires_aft
 sandbox_status sbx_life_interrupt(sandbox_client *client, const struct sbx_record *seen,
                                   const struct sbx_wait *wait, sandbox_error *error)
 {
-    return sbx_store_change(client, seen->name, wait, sbx_change_interrupt, (void *)(uintptr_t)seen,
-                            NULL, error);
+    sandbox_status status = sbx_store_change(client, seen->name, wait, sbx_change_interrupt,
+                                             (void *)(uintptr_t)seen, NULL, error);
+    if (status == SANDBOX_OK)
+        sbx_egress_forget(client, seen);
+    return status;
 }
 
 /* A record made of settled options, with a fresh identity. */
@@ -143,14 +147,37 @@ static sandbox_status fill_record(sandbox_client *client,
     return sbx_operation_begin(client, record, "create", error);
 }
 
+/* What is wrong with it is known before anything is made. */
+static sandbox_status plan_egress(const sandbox_client *client,
+                                  const sandbox_workspace_options *options,
+                                  struct sbx_record *record, struct sbx_egress_plan *plan,
+                                  sandbox_error *error)
+{
+    if (options->egress == NULL)
+        return SANDBOX_OK;
+    if (!client->driver->can(client->state, SANDBOX_CAN_REACH_OUT))
+        return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "no-egress",
+                            "this platform gives workspaces no way out: nothing can be allowed");
+    sandbox_status status = sbx_egress_plan_make(NULL, options->egress, plan, error);
+    if (status != SANDBOX_OK)
+        return status;
+    record->egress = cJSON_Duplicate(plan->policy, true);
+    return record->egress == NULL
+               ? sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a workspace's record")
+               : SANDBOX_OK;
+}
+
 static sandbox_status attempt_create(sandbox_client *client,
                                      const sandbox_workspace_options *options,
                                      const struct sbx_wait *wait, sandbox_workspace **out,
                                      sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_record_clear) struct sbx_record record = {0};
+    SBX_ON_EXIT(sbx_egress_plan_clear) struct sbx_egress_plan egress = {0};
     sandbox_workspace *workspace = NULL;
     sandbox_status status = fill_record(client, options, &record, error);
+    if (status == SANDBOX_OK)
+        status = plan_egress(client, options, &record, &egress, error);
     if (status == SANDBOX_OK)
         status = sbx_workspace_new(client, record.name, record.id, &workspace, error);
     if (status == SANDBOX_OK)
@@ -168,6 +195,9 @@ static sandbox_status attempt_create(sandbox_client *client,
     sbx_lease_begin(client, &lease, record.name, record.operation.id);
     status = sbx_start_instance(client, &record, options->env, wait, &workspace->session, error);
     sbx_lease_end(client, &lease);
+    if (status == SANDBOX_OK)
+        status = sbx_egress_establish(client, &record, workspace->session, &egress, false, wait,
+                                      error);
     if (status == SANDBOX_OK) {
         *out = workspace;
         return SANDBOX_OK;
@@ -227,6 +257,13 @@ static sandbox_status open_running(sandbox_client *client, struct sbx_record *re
     sandbox_error own = {0};
     error = error == NULL ? &own : error;
     sandbox_status status = check_alive(client, record, wait, out, error);
+    if (status == SANDBOX_OK && options->egress != NULL) {
+        status = sbx_egress_change(*out, options->egress, wait, error);
+        if (status == SANDBOX_OK)
+            return status;
+        sbx_workspace_drop(sbx_take(*out));
+        return status == SANDBOX_CLOSED ? SANDBOX_BUSY : status;
+    }
     /* A suspend or resume came in between. */
     bool moved = sbx_workspace_is_refused(status, error);
     bool lost = status == SANDBOX_INTERRUPTED && options->from != SANDBOX_FROM_NOTHING;
@@ -254,7 +291,7 @@ static sandbox_status open_existing(sandbox_client *client, struct sbx_record *r
     if (record->state == SANDBOX_STATE_RUNNING)
         return open_running(client, record, options, wait, out, error);
     if (record->state == SANDBOX_STATE_INTERRUPTED && options->from == SANDBOX_FROM_LIVE_FILES) {
-        status = sbx_start_again(client, record, options->env, wait, out, error);
+        status = sbx_start_again(client, record, options->env, options->egress, wait, out, error);
         return status == SANDBOX_CONFLICT ? SANDBOX_BUSY : status;
     }
     if (record->state == SANDBOX_STATE_INTERRUPTED && options->from == SANDBOX_FROM_NOTHING)
@@ -275,7 +312,8 @@ static sandbox_status open_resumed(sandbox_client *client, const struct sbx_reco
                                    sandbox_error *error)
 {
     struct sbx_resume_request request = {.from = options->from, .environment = options->env,
-                                         .keep_environment = options->env == NULL};
+                                         .keep_environment = options->env == NULL,
+                                         .egress = options->egress};
     sandbox_resume_result result = {SANDBOX_RESUME_RESULT};
     sandbox_workspace *workspace = NULL;
     sandbox_status status =
@@ -304,6 +342,8 @@ static sandbox_status check_alive(sandbox_client *client, struct sbx_record *rec
     /* Somebody has come to work: that is activity, for whoever suspends what is idle. */
     if (status == SANDBOX_OK)
         status = sbx_start_renew(client, record, session, wait, error);
+    if (status == SANDBOX_OK)
+        sbx_egress_look_after(client, record, session, wait);
     sbx_session_drop(session);
     if (status == SANDBOX_OK)
         *out = workspace;

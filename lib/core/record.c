@@ -78,6 +78,7 @@ void sbx_record_clear(struct sbx_record *record)
     free(record->image);
     sbx_free_strings(record->labels);
     sbx_free_strings(record->checks);
+    cJSON_Delete(record->egress);
     free(record->snapshots);
     cJSON_Delete(record->json);
     free(record->stored);
@@ -232,6 +233,15 @@ static void take_limits(struct cursor *cursor, struct sbx_record *record)
     record->expires_ms = sbx_json_number(find(cursor, "expires_ms"));
 }
 
+static bool take_egress(struct cursor *cursor, struct sbx_record *record)
+{
+    const cJSON *egress = find(cursor, "egress");
+    if (egress == NULL)
+        return true;
+    record->egress = cJSON_IsObject(egress) ? cJSON_Duplicate(egress, true) : NULL;
+    return record->egress != NULL;
+}
+
 static sandbox_status read_fields(struct sbx_record *record, sandbox_error *error)
 {
     struct cursor cursor = {.object = record->json};
@@ -263,6 +273,7 @@ static sandbox_status read_fields(struct sbx_record *record, sandbox_error *erro
                take_strings(&cursor, "checks", SBX_CHECKS_MAX, &record->checks);
         record->suspend_after_idle_ms =
             (uint64_t)sbx_json_number(find(&cursor, "suspend_after_idle_ms"));
+        good = good && take_egress(&cursor, record);
     }
     return good ? SANDBOX_OK : sbx_fail(error, SANDBOX_FAILED, "a damaged workspace record");
 }
@@ -301,6 +312,18 @@ static bool write_operation(struct sbx_record *record)
            (!operation->wanted || cJSON_AddTrueToObject(object, "wanted") != NULL);
 }
 
+static bool write_egress(struct sbx_record *record)
+{
+    sbx_json_remove(record->json, "egress");
+    if (record->egress == NULL)
+        return true;
+    cJSON *copy = cJSON_Duplicate(record->egress, true);
+    if (copy != NULL && cJSON_AddItemToObject(record->json, "egress", copy))
+        return true;
+    cJSON_Delete(copy);
+    return false;
+}
+
 static bool write_limits(struct sbx_record *record)
 {
     cJSON *json = record->json;
@@ -329,5 +352,6 @@ static bool write_fields(struct sbx_record *record)
            write_strings(record, "labels", record->labels) && write_limits(record) &&
            sbx_record_write_snapshots(record) && write_strings(record, "checks", record->checks) &&
            sbx_json_set_integer(json, "suspend_after_idle_ms",
-                                (int64_t)record->suspend_after_idle_ms);
+                                (int64_t)record->suspend_after_idle_ms) &&
+           write_egress(record);
 }

@@ -74,6 +74,7 @@ struct sbx_record {
     uint32_t retain;
     uint64_t suspend_after_idle_ms;
     char **checks;              /* "opencode:PORT", NULL-terminated, or NULL */
+    cJSON *egress;              /* {"mode", "allow", "http", "ech"}; NULL: no way out */
     uint32_t memory_mib, cpu_millis, process_limit, disk_mib;
     int64_t created_ms, expires_ms;
     cJSON *json;            /* as it was read, for the fields we do not know */

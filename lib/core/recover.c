@@ -1,6 +1,7 @@
 /* Finishing or rolling back what a dead owner left of a suspend, a checkpoint or a resume. */
 
 #include "core/recover.h"
+#include "core/egress.h"
 #include "core/events.h"
 #include "core/gate.h"
 #include "core/janitor.h"
@@ -186,6 +187,9 @@ static sandbox_status reopen_once(sandbox_client *client, struct sbx_record *rec
     opening.seal_hash = proven.hash;
     if (status == SANDBOX_OK)
         status = sbx_gate_open(client, record, session, &opening, wait, NULL, error);
+    /* The seal has ended what was there of a way out. */
+    if (status == SANDBOX_OK && health.gate == SANDBOX__V1__GATE__GATE_SEALED)
+        sbx_egress_come_back(client, record, session, NULL, true, wait);
     if (status == SANDBOX_OK)
         *out = session;
     else
@@ -221,6 +225,7 @@ sandbox_status sbx_give_up_instance(sandbox_client *client, struct sbx_record *r
     sandbox_status status = client->driver->discard(client->state, record, wait, error);
     if (status != SANDBOX_OK)
         return status;
+    sbx_egress_forget(client, record);
     struct sbx_step step = {.state = state, .incarnation = "", .also = sbx_record_clear_making};
     return sbx_operation_step(client, record, step, wait, error);
 }
@@ -253,6 +258,7 @@ sandbox_status sbx_finish_suspend(sandbox_client *client, struct sbx_record *rec
     sandbox_status status = client->driver->release(client->state, record, wait, error);
     if (status != SANDBOX_OK)
         return status;
+    sbx_egress_forget(client, record);
     sbx_prune(client, record, wait, &pruned);
     struct sbx_step step = {.state = SANDBOX_STATE_SUSPENDED, .incarnation = "",
                             .also = end_suspend, .user_data = &pruned};

@@ -7,6 +7,7 @@
 #include "core/events.h"
 #include "core/gate.h"
 #include "core/janitor.h"
+#include "core/lifecycle.h"
 #include "core/operation.h"
 #include "core/recover.h"
 #include "core/session.h"
@@ -83,8 +84,7 @@ static sandbox_status look_at_running(struct resumption *resumption, enum next_s
         resumption->result->restored = true;
         return SANDBOX_OK;
     }
-    status = sbx_store_change(client, record->name, resumption->wait, sbx_change_interrupt, record,
-                              NULL, error);
+    status = sbx_life_interrupt(client, record, resumption->wait, error);
     return status == SANDBOX_CONFLICT ? SANDBOX_OK : status;
 }
 
@@ -99,7 +99,7 @@ static sandbox_status look_at_interrupted(struct resumption *resumption, enum ne
         sandbox_workspace *workspace = NULL;
         sandbox_status status =
             sbx_start_again(resumption->client, record, resumption->request->environment,
-                            resumption->wait, &workspace, error);
+                            resumption->request->egress, resumption->wait, &workspace, error);
         sbx_workspace_drop(workspace);
         if (status == SANDBOX_CONFLICT)
             return SANDBOX_OK;

@@ -3,6 +3,7 @@
 #define SBX_CORE_RESUME_H
 
 #include "core/client.h"
+#include <sandbox/egress.h>
 
 struct sbx_resume_request {
     sandbox_accept accept;
@@ -10,6 +11,8 @@ struct sbx_resume_request {
     const char *snapshot; /* NULL: the recovery point */
     const char *const *environment;
     bool keep_environment; /* none was given: what the memory holds stays */
+    const sandbox_egress_options *egress; /* set with it, or NULL */
+    bool keep_egress; /* the registration with the proxy stays: nobody was told that it went */
 };
 
 /*

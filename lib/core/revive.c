@@ -1,5 +1,6 @@
 /* From a snapshot to an open agent: verify, restore, prove, open. Part of resume.h. */
 
+#include "core/egress.h"
 #include "core/events.h"
 #include "core/gate.h"
 #include "core/janitor.h"
@@ -417,6 +418,8 @@ static sandbox_status open_agent(struct revival *revival, sandbox_error *error)
         return give_up(revival, status, error);
     sbx_janitor_notice(client);
     sbx_resume_settled(client, record, revival->wait);
+    sbx_egress_come_back(client, record, revival->session, revival->request->egress,
+                         revival->request->keep_egress, revival->wait);
     fill_result(revival, &opened);
     return SANDBOX_OK;
 }

@@ -1,6 +1,7 @@
 /* Starting an instance: provision, connect, open the agent, say so in the record. */
 
 #include "core/start.h"
+#include "core/egress.h"
 #include "core/gate.h"
 #include "core/janitor.h"
 #include "core/lifecycle.h"
@@ -66,7 +67,8 @@ sandbox_status sbx_start_instance(sandbox_client *client, struct sbx_record *rec
 }
 
 sandbox_status sbx_start_again(sandbox_client *client, struct sbx_record *record,
-                               const char *const *environment, const struct sbx_wait *wait,
+                               const char *const *environment,
+                               const sandbox_egress_options *egress, const struct sbx_wait *wait,
                                sandbox_workspace **out, sandbox_error *error)
 {
     sandbox_workspace *workspace = NULL;
@@ -101,6 +103,8 @@ sandbox_status sbx_start_again(sandbox_client *client, struct sbx_record *record
     if (status != SANDBOX_OK)
         give_up(client, record);
     sbx_lease_end(client, &lease);
+    if (status == SANDBOX_OK)
+        sbx_egress_come_back(client, record, workspace->session, egress, false, wait);
     if (status == SANDBOX_OK)
         *out = workspace;
     else

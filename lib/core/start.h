@@ -3,6 +3,7 @@
 #define SBX_CORE_START_H
 
 #include "core/client.h"
+#include <sandbox/egress.h>
 
 /*
  * The record's operation is ours ("create" or "restart"). On success the record says `running`
@@ -12,9 +13,13 @@ sandbox_status sbx_start_instance(sandbox_client *client, struct sbx_record *rec
                                   const char *const *environment, const struct sbx_wait *wait,
                                   struct sbx_session **session, sandbox_error *error);
 
-/* An interrupted workspace goes on over its live files. SANDBOX_CONFLICT: look again. */
+/*
+ * An interrupted workspace goes on over its live files. SANDBOX_CONFLICT: look again. `egress`: set
+ * with it, or NULL.
+ */
 sandbox_status sbx_start_again(sandbox_client *client, struct sbx_record *record,
-                               const char *const *environment, const struct sbx_wait *wait,
+                               const char *const *environment,
+                               const sandbox_egress_options *egress, const struct sbx_wait *wait,
                                sandbox_workspace **out, sandbox_error *error);
 
 /*

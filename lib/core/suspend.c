@@ -446,7 +446,7 @@ static sandbox_status go_on(struct suspension *suspension, sandbox_error *error)
                                     suspension->wait, error);
     if (status != SANDBOX_OK)
         return status;
-    struct sbx_resume_request request = {.keep_environment = true};
+    struct sbx_resume_request request = {.keep_environment = true, .keep_egress = true};
     sandbox_resume_result result = {SANDBOX_RESUME_RESULT};
     status = sbx_bring_back(client, record, &request, suspension->wait, &result, &session, error);
     sbx_session_drop(session);

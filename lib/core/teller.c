@@ -283,10 +283,10 @@ static sandbox_status egress_open(void *state, const struct sbx_record *record,
                                   struct sbx_egress_way *way, sandbox_error *error)
 {
     const struct teller *teller = state;
-    return tell(teller,
-                teller->driver->egress_open(teller->state, record, registration, keep, wait, way,
-                                            error),
-                error);
+    return tell(
+        teller,
+        teller->driver->egress_open(teller->state, record, registration, keep, wait, way, error),
+        error);
 }
 
 static sandbox_status egress_ask(void *state, const char *workspace_id,
@@ -294,10 +294,10 @@ static sandbox_status egress_ask(void *state, const char *workspace_id,
                                  const struct sbx_wait *wait, cJSON **answer, sandbox_error *error)
 {
     const struct teller *teller = state;
-    return tell(
-        teller,
-        teller->driver->egress_ask(teller->state, workspace_id, question, body, wait, answer, error),
-        error);
+    return tell(teller,
+                teller->driver->egress_ask(teller->state, workspace_id, question, body, wait,
+                                           answer, error),
+                error);
 }
 
 static sandbox_status egress_forget(void *state, const char *workspace_id,

@@ -132,6 +132,7 @@ static bool can(void *state, sandbox_ability ability)
     case SANDBOX_CAN_KEEP_MEMORY:
         return true;
     case SANDBOX_CAN_LIMIT_DISK:
+    case SANDBOX_CAN_REACH_OUT:
     case SANDBOX_CAN_KEEP_FILES: /* alone, without the processes */
         return false;
     }

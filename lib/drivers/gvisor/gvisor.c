@@ -113,6 +113,7 @@ static bool can(void *state, sandbox_ability ability)
     case SANDBOX_CAN_LIMIT_PROCESSES: /* the agent does */
     case SANDBOX_CAN_USE_IMAGES:
     case SANDBOX_CAN_KEEP_FILES:
+    case SANDBOX_CAN_REACH_OUT:
     case SANDBOX_CAN_KEEP_MEMORY: /* every runsc that is not too old for the driver */
         return true;
     case SANDBOX_CAN_LIMIT_DISK:
