@@ -41,6 +41,7 @@ void sbx_joint_connected(struct sbx_joint *joint)
     joint->connected = true;
     if (joint->standing && !joint->host_ended)
         read_from_host(joint, true);
+    on_stream_ready(joint);
 }
 
 /* Something has come from the guest, or there is room towards it again. */
@@ -50,6 +51,7 @@ static void on_stream_ready(void *user_data)
     if (joint->closing || !send_pending(joint))
         return;
     while (!joint->closing && joint->stream != NULL && !joint->guest_over &&
+           (joint->connected || !joint->standing) &&
            uv_stream_get_write_queue_size(&joint->host.stream) < SBX_JOINT_QUEUE_BYTES) {
         if (!take_message(joint))
             break;
@@ -275,7 +277,9 @@ void sbx_joint_excuse(struct sbx_joint *joint, const char *words)
     if (joint->closing || joint->stream == NULL)
         return;
     joint->guest_ended = joint->host_ended = joint->shutting = joint->shut = true;
+    joint->connected = true; /* what it says is taken, and thrown away */
     send_to_guest(joint, words, strlen(words), true);
+    on_stream_ready(joint);
 }
 
 /*

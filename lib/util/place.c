@@ -8,9 +8,21 @@
 
 /* Build tree first: a developer's library must not find the installed agent. */
 static const char *const beside_library[] = {
-    "/../programs/agent/",   "/../programs/memory-platform/", "/../programs/shim/",
-    "/../../programs/agent/", "/../../programs/memory-platform/", "/../../programs/shim/",
-    "/libsandbox/",           "/../libexec/libsandbox/", "/../../libexec/libsandbox/",
+    "/../programs/agent/",
+    "/../programs/memory-platform/",
+    "/../programs/shim/",
+    "/../programs/egress-proxy/",
+    "/../programs/egress-carrier/",
+    "/../../programs/agent/",
+    "/../../programs/memory-platform/",
+    "/../../programs/shim/",
+    "/../../programs/egress-proxy/",
+    "/../../programs/egress-carrier/",
+    "/libsandbox/",
+    "/../libexec/libsandbox/",
+    "/../../libexec/libsandbox/",
+    "/../bin/",
+    "/../../bin/",
 };
 
 static char *library_directory(void);

@@ -5,9 +5,9 @@
 #include <sandbox/error.h>
 
 /*
- * The absolute path of a helper ("sandbox-agent", "sandbox-memory-platform", "sandbox-shim.so"): in
- * the build tree beside the
- * library, in libexec/libsandbox of the library's prefix, or where it was configured to be.
+ * The absolute path of a helper ("sandbox-agent", "sandbox-memory-platform", "sandbox-shim.so",
+ * "sandbox-egress-proxy", "sandbox-egress-carrier"): in the build tree beside the library, in
+ * libexec/libsandbox of the library's prefix, or where it was configured to be.
  *
  * @param path  free()
  */

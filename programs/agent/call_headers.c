@@ -5,7 +5,7 @@
 #include "loop.h"
 #include <string.h>
 
-#define HEADERS_MAX     (16u << 10)
+#define HEADERS_MAX (16u << 10)
 
 static const struct agent_method *find_method(const uint8_t *path, size_t size);
 static bool parse_token(struct agent_call *call, const uint8_t *text, size_t size);
@@ -44,7 +44,8 @@ bool agent_call_header(struct agent_call *call, const uint8_t *name, size_t name
 static const struct agent_method *find_method(const uint8_t *path, size_t size)
 {
     const struct agent_method *const services[] = {agent_guard_methods, agent_process_methods,
-                                                   agent_file_methods, agent_port_methods};
+                                                   agent_file_methods, agent_port_methods,
+                                                   agent_egress_methods};
     for (size_t at = 0; at < sizeof services / sizeof *services; at++) {
         for (const struct agent_method *method = services[at]; method->path != NULL; method++) {
             if (is_name(path, size, method->path))

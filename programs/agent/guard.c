@@ -18,15 +18,15 @@
 #include <string.h>
 #include <time.h>
 
-#define PROTOCOL     2
-#define ACTIVE_MAX   16
-#define COMMAND_MAX  256
+#define PROTOCOL    2
+#define ACTIVE_MAX  16
+#define COMMAND_MAX 256
 
 struct agent_guard agent_guard = {.gate = SANDBOX__V1__GATE__GATE_NOT_OPENED};
 
 static bool come_up_sealed(const char *path);
 static bool counts(const struct agent_call *call);
-static bool judge_epoch(struct agent_call *call);
+static bool judge_epoch(struct agent_call *call, const struct agent_method *method);
 static void on_expiry(void *user_data);
 
 static uint64_t now_ms(void)
@@ -139,7 +139,7 @@ bool agent_guard_admit(struct agent_call *call, const struct agent_method *metho
         agent_call_fail(call, AGENT_UNAUTHENTICATED, "wrong-token",
                         "the call carries no valid token");
         return false;
-    } else if (!judge_epoch(call)) {
+    } else if (!judge_epoch(call, method)) {
         return false;
     }
     if (!method->passive && counts(call))
@@ -159,7 +159,7 @@ static bool counts(const struct agent_call *call)
  * Open: that of the Open. Quiesced: that of the operation; the callers of the Open wait. Sealed,
  * or about to be: nobody's.
  */
-static bool judge_epoch(struct agent_call *call)
+static bool judge_epoch(struct agent_call *call, const struct agent_method *method)
 {
     const struct agent_guard *guard = &agent_guard;
     uint64_t epoch = 0;
@@ -169,11 +169,13 @@ static bool judge_epoch(struct agent_call *call)
     uint32_t newest = open ? guard->epoch : guard->operation;
     if (given && epoch == newest && (open || quiesced))
         return true;
+    if (given && method->background && epoch == guard->epoch && quiesced)
+        return true;
     if (given && epoch > newest) {
         agent_call_fail(call, AGENT_FAILED_PRECONDITION, "not-opened",
                         "the agent was not opened for epoch %llu yet", (unsigned long long)epoch);
     } else if (given && !open && (epoch == guard->epoch || epoch == newest)) {
-        agent_guard.refused_calls++;
+        agent_guard.refused_calls += !method->background;
         agent_call_fail(call, AGENT_UNAVAILABLE, "suspending",
                         "the workspace is being suspended; nothing was done");
     } else {

@@ -4,6 +4,7 @@
  * still stands still, then the gate opens and all go on.
  */
 
+#include "egress.h"
 #include "freeze.h"
 #include "guard.h"
 #include "guard_state.h"
@@ -159,8 +160,7 @@ static void join(struct agent_call *call, const Sandbox__V1__OpenRequest *reques
     sbx_sha256(request->token.data, request->token.len, hash);
     if (request->epoch != under_way->epoch ||
         !sbx_equal_secret(hash, under_way->token_hash, sizeof hash)) {
-        agent_call_fail(call, AGENT_UNAVAILABLE, "opening",
-                        "the agent is being opened; ask again");
+        agent_call_fail(call, AGENT_UNAVAILABLE, "opening", "the agent is being opened; ask again");
         return;
     }
     agent_call_fail(under_way->call, AGENT_ABORTED, "asked-again",
@@ -319,6 +319,7 @@ static void apply(struct opening *opening)
     memcpy(guard->token_hash, opening->token_hash, sizeof guard->token_hash);
     agent_tcp_open(opening->tcp_key);
     sbx_wipe(opening->tcp_key, sizeof opening->tcp_key);
+    agent_egress_open_again();
     guard->identity = opening->identity;
     guard->process_limit = opening->process_limit;
     guard->disk_limit = opening->disk_limit;

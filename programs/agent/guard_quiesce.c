@@ -4,10 +4,10 @@
  */
 
 #include "guard.h"
+#include "carry.h"
 #include "files.h"
 #include "guard_state.h"
 #include "listener.h"
-#include "ports.h"
 #include <stdlib.h>
 
 #define LEASE_MS_MAX    3600000u
@@ -84,7 +84,7 @@ static void close_gate(uint32_t epoch)
     }
     if (!quiesced || agent_guard.operation != epoch) {
         agent_guard.refused_calls = 0;
-        agent_guard.resets = agent_ports_resets();
+        agent_guard.resets = agent_carry_resets();
     }
     agent_guard.gate = SANDBOX__V1__GATE__GATE_QUIESCED;
     agent_guard.operation = epoch;

@@ -1,5 +1,6 @@
 /* sandbox-agent: the program inside every workspace. This file reads its command line. */
 
+#include "egress.h"
 #include "guard.h"
 #include "health.h"
 #include "init.h"
@@ -15,8 +16,9 @@
 struct serve_options {
     const char *socket;
     const char *workspace;
-    const char *seal; /* NULL: none */
-    const char *tcp;  /* NULL: none */
+    const char *seal;   /* NULL: none */
+    const char *tcp;    /* NULL: none */
+    const char *egress; /* NULL: where it usually is */
     bool init;
 };
 
@@ -42,7 +44,8 @@ int main(int argc, char **argv)
 static int usage(void)
 {
     fputs("usage: sandbox-agent serve --socket ADDRESS [--workspace DIR]\n"
-          "                           [--seal PATH] [--tcp ADDRESS:PORT] [--init]\n"
+          "                           [--seal PATH] [--tcp ADDRESS:PORT]\n"
+          "                           [--egress 127.0.0.1:PORT] [--init]\n"
           "       sandbox-agent relay ADDRESS\n"
           "       sandbox-agent health ADDRESS\n"
           "       sandbox-agent install DIRECTORY\n"
@@ -68,6 +71,10 @@ static int serve(int count, char **arguments)
     }
     if (options.tcp != NULL && !agent_tcp_configure(options.tcp)) {
         fprintf(stderr, "sandbox-agent: --tcp '%s' is not ADDRESS:PORT in numbers\n", options.tcp);
+        return 1;
+    }
+    if (options.egress != NULL && !agent_egress_configure(options.egress)) {
+        fprintf(stderr, "sandbox-agent: --egress '%s' is not 127.0.0.1:PORT\n", options.egress);
         return 1;
     }
     if (!agent_init_harden(options.init))
@@ -102,6 +109,8 @@ static bool parse(int count, char **arguments, struct serve_options *options)
             options->seal = arguments[++at];
         else if (strcmp(arguments[at], "--tcp") == 0 && has_value)
             options->tcp = arguments[++at];
+        else if (strcmp(arguments[at], "--egress") == 0 && has_value)
+            options->egress = arguments[++at];
         else
             return false;
     }

@@ -9,7 +9,5 @@ void agent_ports_list(struct agent_call *call, const ProtobufCMessage *message);
 
 /* Resets what Dial has connected, once its calls are over: no TCP socket is left in the loop. */
 void agent_ports_reset(void);
-/* How many connections were ever cut off. */
-uint32_t agent_ports_resets(void);
 
 #endif

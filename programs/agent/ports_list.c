@@ -1,6 +1,7 @@
 /* What listens inside, from /proc/net, and who it is as far as /proc tells. */
 
 #include "call.h"
+#include "egress.h"
 #include "ports.h"
 #include "ports.pb-c.h"
 #include "tcp.h"
@@ -60,11 +61,11 @@ static void read_table(const char *path, struct ports *ports)
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return;
-    const unsigned own = agent_tcp_port();
+    const unsigned own = agent_tcp_port(), out = agent_egress_port();
     char line[512];
     while (ports->count < PORTS_MAX && fgets(line, sizeof line, file) != NULL) {
         struct found *next = &ports->found[ports->count];
-        if (parse_line(line, next) && next->info.port != own)
+        if (parse_line(line, next) && next->info.port != own && next->info.port != out)
             ports->count++;
     }
     fclose(file);

@@ -1,5 +1,6 @@
 /* Start: from a request to a running process. */
 
+#include "egress.h"
 #include "guard.h"
 #include "init.h"
 #include "processes.h"
@@ -54,6 +55,7 @@ static bool make_arguments(struct agent_call *call, const Sandbox__V1__StartRequ
                            struct words *out);
 static bool make_environment(struct agent_call *call, const Sandbox__V1__StartRequest *request,
                              const struct agent_identity *identity, struct words *out);
+static bool add_egress(struct agent_call *call, struct words *words);
 static char *make_directory(const Sandbox__V1__StartRequest *request);
 static struct agent_process *make_process(const Sandbox__V1__StartRequest *request,
                                           const struct agent_identity *identity);
@@ -356,6 +358,35 @@ static bool make_environment(struct agent_call *call, const Sandbox__V1__StartRe
         set_variable(out, request->environment[at].data, request->environment[at].len);
     sbx_id_print(request->id.data, id);
     set_pair(out, AGENT_PROCESS_VARIABLE, id);
+    return add_egress(call, out);
+}
+
+/* More than there was room for, so all of it moves. */
+static bool add_egress(struct agent_call *call, struct words *words)
+{
+    char **more = NULL;
+    struct words larger = {NULL, 0, NULL};
+    bool made = agent_egress_environment(words->list, &more);
+    if (made && more == NULL)
+        return true;
+    size_t count = words->count + sbx_count_strings((const char *const *)more), bytes = 0;
+    for (size_t at = 0; at < words->count; at++)
+        bytes += strlen(words->list[at]) + 1;
+    for (char **word = more; made && *word != NULL; word++)
+        bytes += strlen(*word) + 1;
+    if (made)
+        made = open_words(&larger, count, bytes);
+    for (size_t at = 0; made && at < words->count; at++)
+        add_word(&larger, words->list[at], strlen(words->list[at]));
+    for (char **word = more; made && *word != NULL; word++)
+        set_variable(&larger, *word, strlen(*word));
+    sbx_free_strings(more);
+    if (!made) {
+        agent_call_fail(call, AGENT_RESOURCE_EXHAUSTED, "no-memory", "the agent has no memory");
+        return false;
+    }
+    free_words(words);
+    *words = larger;
     return true;
 }
 

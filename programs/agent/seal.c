@@ -4,6 +4,8 @@
  * sealed. A Seal that fails, or whose caller is gone, is undone: the gate is quiesced as before.
  */
 
+#include "carry.h"
+#include "egress.h"
 #include "files.h"
 #include "freeze.h"
 #include "guard_state.h"
@@ -22,7 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define JOBS_MS_MAX 10000u
+#define JOBS_MS_MAX  10000u
 #define JOBS_LOOK_MS 5u
 
 /* A Seal that is under way; one at a time. */
@@ -98,8 +100,7 @@ static bool may_seal(struct agent_call *call, const Sandbox__V1__SealRequest *re
     bool open = guard->gate == SANDBOX__V1__GATE__GATE_OPEN;
     if (open || guard->operation != request->epoch)
         agent_call_fail(call, AGENT_FAILED_PRECONDITION, "not-quiesced",
-                        "the agent was not quiesced by the operation of epoch %u",
-                        request->epoch);
+                        "the agent was not quiesced by the operation of epoch %u", request->epoch);
     else if (guard->seal_path == NULL)
         agent_call_fail(call, AGENT_FAILED_PRECONDITION, "no-seal-file",
                         "the agent was started without a seal file, so it cannot be sealed");
@@ -143,6 +144,7 @@ static void stop_all(void)
 {
     agent_server_end_work();
     agent_ports_reset();
+    agent_egress_close();
     agent_tcp_close();
     agent_server_goodbye_others(sealing.call);
     agent_freeze_begin(on_frozen);
@@ -182,8 +184,8 @@ static void wait_for_jobs(void *user_data)
 static void draw(void)
 {
     struct agent_seal *fresh = &sealing.fresh;
-    *fresh = (struct agent_seal){.epoch = agent_guard.operation,
-                                 .generation = agent_guard.generation};
+    *fresh =
+        (struct agent_seal){.epoch = agent_guard.operation, .generation = agent_guard.generation};
     memcpy(fresh->workspace_id, agent_guard.workspace_id, sizeof fresh->workspace_id);
     memcpy(fresh->token_hash, agent_guard.token_hash, sizeof fresh->token_hash);
     snprintf(sealing.directories[0], sizeof sealing.directories[0], "%s",
@@ -213,9 +215,9 @@ static void keep(uv_work_t *work)
 {
     sealing.number = 0;
     /* One may have been started between the first look and its stop. */
-    sealing.held = !sealing.park || (agent_park_holds(&sealing.report) &&
-                                     agent_lost_look(&sealing.report) &&
-                                     sealing.report.obstacles_count == 0);
+    sealing.held =
+        !sealing.park || (agent_park_holds(&sealing.report) && agent_lost_look(&sealing.report) &&
+                          sealing.report.obstacles_count == 0);
     if (!sealing.held)
         return;
     sealing.number = sync_files();
@@ -245,7 +247,7 @@ static void on_kept(uv_work_t *work, int status)
     guard->sealed.seal_hash = (ProtobufCBinaryData){sizeof guard->seal_hash, guard->seal_hash};
     guard->sealed.stopped = sealing.stopped;
     guard->sealed.parked = sealing.report.parked;
-    guard->sealed.connections_reset = agent_ports_resets() - guard->resets;
+    guard->sealed.connections_reset = agent_carry_resets() - guard->resets;
     agent_tcp_forget_key();
     agent_server_close_others(sealing.call);
     agent_call_answer(sealing.call, &guard->sealed.base);
@@ -260,6 +262,7 @@ static void undo(void)
         (void)agent_seal_remove(agent_guard.seal_path);
     agent_process_resume_deadlines();
     agent_tcp_open_again();
+    agent_egress_open_again();
     (void)agent_seal_unpark();
     agent_freeze_end();
     agent_guard_resume_expiry();

@@ -11,12 +11,12 @@
 #include <uv.h>
 
 #define AGENT_MESSAGE_MAX (4u << 20)
-#define AGENT_CHUNK (256u << 10) /* of data in one message */
+#define AGENT_CHUNK       (256u << 10) /* of data in one message */
 
 struct agent_call;
 
 struct agent_method {
-    const char *path;                            /* "/sandbox.v1.Files/Read" */
+    const char *path; /* "/sandbox.v1.Files/Read" */
     const ProtobufCMessageDescriptor *request;
     /*
      * One message of the caller. It is freed after the return. Never called after finish or gone.
@@ -36,7 +36,12 @@ struct agent_method {
     bool not_over_tcp;   /* it moves the gate, or says what nobody on the way may read */
     bool always_allowed; /* in every gate state: it judges its caller itself */
     bool lasts;          /* ends when somebody wishes: cut when the gate closes */
-    bool passive;        /* does not count as activity (Health, Stats, Activity, attach) */
+    /*
+     * What commands need to go on, and nobody's work: let in and carried while the gate is
+     * quiesced, not waited for, no refusal of it counted. The seal ends it.
+     */
+    bool background;
+    bool passive; /* does not count as activity (Health, Stats, Activity, attach) */
 };
 
 /* The service's own. */
@@ -85,6 +90,7 @@ extern const struct agent_method agent_guard_methods[];
 extern const struct agent_method agent_process_methods[];
 extern const struct agent_method agent_file_methods[];
 extern const struct agent_method agent_port_methods[];
+extern const struct agent_method agent_egress_methods[];
 
 /* Who works here, as Open said. */
 struct agent_identity {

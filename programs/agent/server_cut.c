@@ -72,7 +72,8 @@ uint32_t agent_server_in_progress(uint32_t operation)
     uint32_t count = 0;
     for (const struct agent_connection *at = agent_connections(); at != NULL; at = at->next) {
         for (const struct agent_call *call = at->calls; call != NULL; call = call->next)
-            count += is_work(call) && !call->cut && call->epoch < operation;
+            count +=
+                is_work(call) && !call->method->background && !call->cut && call->epoch < operation;
     }
     return count;
 }

@@ -21,6 +21,7 @@ static sandbox_status read_limit(const cJSON *limits, const char *name, unsigned
                                  unsigned *into, sandbox_error *error);
 static sandbox_status make_policy(const cJSON *json, struct sbx_egress_policy **out,
                                   sandbox_error *error);
+static void change_key(struct workspace *workspace, const char *key);
 static void close_denied(struct workspace *workspace);
 static void fail_with(struct admin_answer *answer, const sandbox_error *error);
 
@@ -145,7 +146,7 @@ static sandbox_status make_policy(const cJSON *json, struct sbx_egress_policy **
 void admin_workspace_patch(struct workspace *workspace, const struct admin_request *request,
                            struct admin_answer *answer)
 {
-    static const char *const names[] = {"policy", "transformations", "add", "close_denied"};
+    static const char *const names[] = {"policy", "transformations", "add", "close_denied", "key"};
     sandbox_error error;
     SBX_ON_EXIT(sbx_secret_free_json) cJSON *json = NULL;
     struct sbx_egress_policy *policy = NULL;
@@ -162,6 +163,10 @@ void admin_workspace_patch(struct workspace *workspace, const struct admin_reque
         .transformations = cJSON_GetObjectItemCaseSensitive(json, "transformations"),
         .add = cJSON_GetObjectItemCaseSensitive(json, "add"),
     };
+    const cJSON *new_key = cJSON_GetObjectItemCaseSensitive(json, "key");
+    const char *key = NULL;
+    if (status == SANDBOX_OK && new_key != NULL)
+        status = read_key(new_key, &key, &error);
     if (status == SANDBOX_OK)
         status = sbx_egress_policy_change(workspace->policy, &change, &policy, &error);
     if (status != SANDBOX_OK) {
@@ -170,12 +175,25 @@ void admin_workspace_patch(struct workspace *workspace, const struct admin_reque
     }
     sbx_egress_policy_drop(workspace->policy);
     workspace->policy = policy;
+    if (key != NULL)
+        change_key(workspace, key);
     exchanges_policy_changed(workspace->exchanges);
     journal_event("changed", "workspace", workspace->id);
     if (cJSON_IsTrue(closing))
         close_denied(workspace);
     cJSON *object = admin_workspace_json(workspace);
     admin_tell(answer, 200, object, object != NULL);
+}
+
+/* Another run: what the former one has opened does not go on. */
+static void change_key(struct workspace *workspace, const char *key)
+{
+    struct connection *next;
+    memcpy(workspace->key, key, KEY_DIGITS);
+    for (struct connection *one = workspace->connections; one != NULL; one = next) {
+        next = one->after;
+        connection_end(one);
+    }
 }
 
 /* What is under way to a host that is no longer allowed. */

@@ -5,6 +5,7 @@
 
 #include "admin.h"
 #include "connection.h"
+#include "detach.h"
 #include "exchange.h"
 #include "journal.h"
 #include "listener.h"
@@ -48,11 +49,14 @@ int main(int argc, char **argv)
     int code = settings_read(argc, argv);
     if (code >= 0)
         return code;
+    if (!detach_begin())
+        return 1;
     harden();
     bool opened = uv_loop_init(&proxy.loop) == 0 && open_all();
     if (opened) {
         journal_event("started", "version", PROXY_VERSION);
         proxy_idle_changed();
+        detach_done();
     } else {
         exit_code = 1;
         close_all();

@@ -34,6 +34,7 @@ static const struct option known[] = {
     {"ca-file", required_argument, NULL, 0},
     {"upstream-proxy", required_argument, NULL, 0},
     {"log", required_argument, NULL, 0},
+    {"detach", no_argument, NULL, 'd'},
     {"version", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -48,6 +49,10 @@ int settings_read(int argc, char **argv)
         if (option == 'v')
             return printf("sandbox-egress-proxy %s, protocol %d\n", PROXY_VERSION, PROXY_PROTOCOL) <
                    0;
+        if (option == 'd') {
+            settings.detach = true;
+            continue;
+        }
         if (option != 0 || !take(known[place].name, optarg))
             return 2;
     }
@@ -142,6 +147,12 @@ static bool is_whole(void)
               stderr);
         return false;
     }
+    if (settings.detach && settings.log_path == NULL) {
+        fputs("sandbox-egress-proxy: --detach needs --log PATH: there is no standard error to log "
+              "to afterwards\n",
+              stderr);
+        return false;
+    }
     return true;
 }
 
@@ -164,6 +175,7 @@ static int help(void)
                "  --ca-file PATH             what credential routes trust\n"
                "  --upstream-proxy URL       or SANDBOX_UPSTREAM_PROXY: go out through it\n"
                "  --log PATH|-               JSON lines; default: standard error\n"
+               "  --detach                   go on in the background once it listens\n"
                "  --version, --help\n",
                stdout) < 0;
 }

@@ -36,6 +36,7 @@ struct settings {
     union address upstream_proxy;
     char *upstream_authorization; /* "Basic …" or NULL; in locked memory */
     const char *log_path;         /* NULL: standard error */
+    bool detach;
 };
 
 extern struct settings settings;

@@ -231,6 +231,7 @@ const struct agent_method agent_file_methods[] = {
     {.path = NULL},
 };
 
+const struct agent_method agent_egress_methods[] = {{.path = NULL}};
 const struct agent_method agent_port_methods[] = {
     {.path = "/sandbox.v1.Ports/Dial",
      .request = &sandbox__v1__port_data__descriptor,

@@ -1,5 +1,6 @@
 /* The gVisor driver's table, and its opening: the state directory, runsc, what limits there are. */
 
+#include "cloud/http.h"
 #include "drivers/gvisor/snapshot.h"
 #include "util/fail.h"
 #include "util/file.h"
@@ -12,7 +13,7 @@
 #include <unistd.h>
 
 static const char *const folders[] = {"records", "locks",    "workspaces", "runsc",  "base",
-                                      "agents",  "runtimes", "secrets",    "removed"};
+                                      "agents",  "runtimes", "secrets",    "removed", "egress"};
 
 static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait, void **state,
                                   sandbox_error *error);
@@ -47,6 +48,9 @@ const struct sbx_driver sbx_driver_gvisor = {
     .snapshot_remove = sbx_gvisor_snapshot_remove,
     .restore = sbx_gvisor_restore,
     .release = sbx_gvisor_discard,
+    .egress_open = sbx_gvisor_egress_open,
+    .egress_ask = sbx_gvisor_egress_ask,
+    .egress_forget = sbx_gvisor_egress_forget,
 };
 
 static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait, void **state,
@@ -92,6 +96,7 @@ static void close_driver(void *state)
     struct sbx_gvisor *driver = state;
     sbx_gvisor_ready_forget(driver, NULL);
     sbx_gvisor_sweep_end(driver);
+    sbx_http_stop(driver->http);
     sbx_gvisor_settings_clear(&driver->settings);
     sbx_gvisor_cache_free(driver->cache);
     sbx_close_fd(&driver->directory);

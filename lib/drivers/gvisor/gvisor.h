@@ -10,6 +10,7 @@
  *   agents/DIGEST/        copies of our agent and shim
  *   runtimes/DIGEST/      runsc: a copy of it; facts.json
  *   secrets/N             32 bytes that tokens are made from
+ *   egress/               see egress.c
  *   removed/              snapshots that are nobody's any more: see sweep.c
  */
 #ifndef SBX_DRIVERS_GVISOR_H
@@ -27,6 +28,7 @@
 #define SBX_GVISOR_DEFAULT_MEMORY_MIB 2048
 
 struct sbx_gvisor;
+struct sbx_http;
 
 /* ---- settings.c: what the URI says ---- */
 
@@ -194,6 +196,7 @@ struct sbx_gvisor {
     struct sbx_gvisor_runtime runtime;
     struct sbx_gvisor_ready ready[SBX_GVISOR_READY];
     struct sbx_gvisor_sweeper sweeper;
+    struct sbx_http *http; /* to the egress proxy; NULL until it is asked for */
 };
 
 /* Of the configured runsc, as it is now. */
@@ -415,6 +418,29 @@ bool sbx_gvisor_incarnation(const struct sbx_gvisor *driver, const char *id, pid
 /* Whether that very incarnation runs now. */
 bool sbx_gvisor_is_running(const struct sbx_gvisor *driver, const char *id,
                            const char *incarnation);
+
+/* ---- egress.c: the way out, through a proxy and carriers on this host ---- */
+
+sandbox_status sbx_gvisor_egress_open(void *state, const struct sbx_record *record,
+                                      const cJSON *registration, bool keep,
+                                      const struct sbx_wait *wait, struct sbx_egress_way *way,
+                                      sandbox_error *error);
+sandbox_status sbx_gvisor_egress_ask(void *state, const char *workspace_id,
+                                     enum sbx_egress_question question, const cJSON *body,
+                                     const struct sbx_wait *wait, cJSON **answer,
+                                     sandbox_error *error);
+sandbox_status sbx_gvisor_egress_forget(void *state, const char *workspace_id,
+                                        const struct sbx_wait *wait, sandbox_error *error);
+/* egress_carrier.c: ends the workspace's former carrier, and starts one that brings `key`. */
+sandbox_status sbx_gvisor_carrier_start(struct sbx_gvisor *driver, const struct sbx_record *record,
+                                        const char *key, const struct sbx_wait *wait,
+                                        sandbox_error *error);
+/* What does not run is success. */
+sandbox_status sbx_gvisor_carrier_end(struct sbx_gvisor *driver, const char *workspace_id,
+                                      const struct sbx_wait *wait, sandbox_error *error);
+
+/* "egress/" and 16 digits of a workspace's id, and an ending: a socket's path has to be short. */
+#define SBX_GVISOR_EGRESS_FILE "egress/%.16s%s"
 
 /* ---- doctor.c ---- */
 
