@@ -106,9 +106,20 @@ bool sbx_egress_scrub_text(const struct sbx_egress_scrub *scrub, const void *dat
     return scan(scrub, data, size, NULL, out);
 }
 
+bool sbx_egress_scrub_finds(const struct sbx_egress_scrub *scrub, const void *data, size_t size)
+{
+    const uint8_t *bytes = data;
+    for (size_t at = 0; at + 1 < size; at++) {
+        if (has_bit(scrub->pairs, EGRESS_PAIR(bytes + at)) &&
+            find(scrub, bytes + at, size - at).whole != NULL)
+            return true;
+    }
+    return false;
+}
+
 static bool is_of(const struct sbx_egress_rule *rule, const struct sbx_egress_host *host)
 {
-    return sbx_egress_host_equal(sbx_egress_rule_host(rule), host);
+    return host == NULL || sbx_egress_host_equal(sbx_egress_rule_host(rule), host);
 }
 
 static void count(const struct sbx_egress_rule *rule, struct sizes *sizes)

@@ -24,7 +24,7 @@
 struct sbx_egress_scrub;
 
 /*
- * For the answers of one host. Copies what it needs of the policy.
+ * For the answers of one host; NULL: of every host. Copies what it needs of the policy.
  *
  * @param out  on SANDBOX_OK: NULL where the host has no rule, and nothing is to be scrubbed
  * @return SANDBOX_OK, SANDBOX_NO_MEMORY or SANDBOX_LIMIT (no locked memory)
@@ -46,5 +46,7 @@ bool sbx_egress_scrub_end(struct sbx_egress_scrub *scrub, struct sbx_bytes *out)
 /* One whole text, a field's value for example. Touches nothing of a body in between. */
 bool sbx_egress_scrub_text(const struct sbx_egress_scrub *scrub, const void *data, size_t size,
                            struct sbx_bytes *out);
+/* Whether a text holds a value that is looked for, in any form. */
+bool sbx_egress_scrub_finds(const struct sbx_egress_scrub *scrub, const void *data, size_t size);
 
 #endif

@@ -105,10 +105,10 @@ extern const struct cli_verb *const cli_verbs[];
 extern const struct cli_option cli_global_options[];
 
 extern const struct cli_verb cli_attach, cli_cat, cli_checkpoint, cli_completion, cli_cp,
-    cli_create, cli_delete, cli_doctor, cli_exec, cli_help, cli_inspect, cli_kill, cli_list, cli_ls,
-    cli_manifests, cli_open, cli_port_forward, cli_ports, cli_ps, cli_recover, cli_renew,
-    cli_restore, cli_resume, cli_run, cli_snapshot_delete, cli_snapshots, cli_stats, cli_suspend,
-    cli_suspend_idle, cli_sweep, cli_verify, cli_version;
+    cli_create, cli_delete, cli_doctor, cli_egress, cli_exec, cli_help, cli_inspect, cli_kill,
+    cli_list, cli_ls, cli_manifests, cli_open, cli_port_forward, cli_ports, cli_ps, cli_recover,
+    cli_renew, cli_restore, cli_resume, cli_run, cli_snapshot_delete, cli_snapshots, cli_stats,
+    cli_suspend, cli_suspend_idle, cli_sweep, cli_verify, cli_version;
 
 /* main.c */
 

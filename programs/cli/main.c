@@ -29,9 +29,9 @@ const struct cli_verb *const cli_verbs[] = {
     &cli_suspend_idle, &cli_recover,
     &cli_renew,        &cli_delete,
     &cli_sweep,        &cli_doctor,
-    &cli_manifests,    &cli_version,
-    &cli_completion,   &cli_help,
-    NULL,
+    &cli_manifests,    &cli_egress,
+    &cli_version,      &cli_completion,
+    &cli_help,         NULL,
 };
 
 const struct cli_option cli_global_options[] = {

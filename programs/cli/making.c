@@ -5,7 +5,9 @@
 bool cli_making_settle(const struct cli *cli, const struct cli_making *making,
                        struct cli_made_of *made_of, sandbox_workspace_options *options)
 {
-    if (!cli_settle_env(cli, &making->env, &made_of->env, &made_of->owned))
+    const sandbox_egress_options *egress;
+    if (!cli_settle_env(cli, &making->env, &made_of->env, &made_of->owned) ||
+        !cli_reaching_settle(cli, &making->reaching, &made_of->reached, &egress))
         return false;
     *options = (sandbox_workspace_options){
         SANDBOX_WORKSPACE_OPTIONS,
@@ -21,6 +23,7 @@ bool cli_making_settle(const struct cli *cli, const struct cli_making *making,
         .retain = making->retain,
         .suspend_after_idle_ms = making->suspend_after_idle_ms,
         .checks = making->checks.word,
+        .egress = egress,
     };
     return true;
 }
@@ -29,4 +32,5 @@ void cli_made_of_free(struct cli_made_of *made_of)
 {
     cli_words_free(&made_of->env);
     cli_owned_free(&made_of->owned);
+    cli_reached_free(&made_of->reached);
 }

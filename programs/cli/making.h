@@ -2,7 +2,7 @@
 #ifndef CLI_MAKING_H
 #define CLI_MAKING_H
 
-#include "cli.h"
+#include "reaching.h"
 
 struct cli_making {
     const char *image, *user;
@@ -11,6 +11,7 @@ struct cli_making {
     uint64_t expires_ms, suspend_after_idle_ms;
     uint32_t retain;
     struct cli_words checks;
+    struct cli_reaching reaching;
 };
 
 /* clang-format off */
@@ -43,13 +44,15 @@ struct cli_making {
     {0, "suspend-after-idle", "DURATION", "for suspend-idle; default: 15m", CLI_DURATION,         \
      offsetof(type, making.suspend_after_idle_ms)},                                               \
     {0, "check", "opencode:PORT", "what every suspend asks whether it is busy", CLI_LIST,         \
-     offsetof(type, making.checks)}
+     offsetof(type, making.checks)},                                                              \
+    CLI_REACHING_OPTIONS(type, making.reaching)
 
 /* clang-format on */
 
 /* What the strings in settled options hang on. */
 struct cli_made_of {
     struct cli_words env, owned;
+    struct cli_reached reached;
 };
 
 /* False: told. Free `made_of` after the last use of `options`. */

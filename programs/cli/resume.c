@@ -1,5 +1,6 @@
 /* sandbox resume: a workspace comes back from its snapshot. */
 
+#include "reaching.h"
 #include "resuming.h"
 
 #include <string.h>
@@ -7,6 +8,7 @@
 struct settings {
     const char *snapshot, *accept, *from;
     struct cli_words env;
+    struct cli_reaching reaching;
 };
 
 static int resume(struct cli *cli, const void *given, const struct cli_words *words);
@@ -22,6 +24,7 @@ static const struct cli_option options[] = {
      offsetof(struct settings, from)},
     {'e', "env", "NAME[=VALUE]", "instead of what create or open gave it", CLI_LIST,
      offsetof(struct settings, env)},
+    CLI_REACHING_OPTIONS(struct settings, reaching),
     {.name = NULL},
 };
 
@@ -52,11 +55,13 @@ static int resume(struct cli *cli, const void *given, const struct cli_words *wo
     const char *name = words->word[0];
     CLI_ON_EXIT(cli_words_free) struct cli_words env = {0};
     CLI_ON_EXIT(cli_owned_free) struct cli_words owned = {0};
+    CLI_ON_EXIT(cli_reached_free) struct cli_reached reached = {.secrets = NULL};
     CLI_ON_EXIT(cli_workspace_free) sandbox_workspace *workspace = NULL;
     sandbox_resume_options wanted = {SANDBOX_RESUME_OPTIONS};
     sandbox_error error = {0};
     char snapshot[CLI_SNAPSHOT_BYTES];
-    if (!settle(cli, settings, &wanted) || !cli_settle_env(cli, &settings->env, &env, &owned))
+    if (!settle(cli, settings, &wanted) || !cli_settle_env(cli, &settings->env, &env, &owned) ||
+        !cli_reaching_settle(cli, &settings->reaching, &reached, &wanted.egress))
         return CLI_USAGE;
     wanted.env = env.word;
     sandbox_status status = cli_find(cli, name, &workspace, &error);

@@ -2,6 +2,7 @@
 
 #include "admin.h"
 #include "admin_api.h"
+#include "admin_check.h"
 #include "deadline.h"
 #include "journal.h"
 #include "listener.h"
@@ -100,7 +101,7 @@ static void begin(int fd)
         return;
     }
     link->head = (struct sbx_bytes)SBX_BYTES(SBX_EGRESS_HEAD_MAX);
-    link->body = (struct sbx_bytes)SBX_BYTES(ADMIN_BODY_MAX);
+    link->body = (struct sbx_bytes)SBX_BYTES(ADMIN_CHECK_MAX);
     link->answer = (struct sbx_bytes)SBX_BYTES(ANSWER_MAX);
     link->after = admin.links;
     if (link->after != NULL)
@@ -175,8 +176,10 @@ static bool prepare(struct admin_link *link, const struct sbx_egress_head *head,
     size_t rest_size = sbx_bytes_size(&link->head) - link->looked;
     if (!admin_check(head, answer))
         return false;
-    if (head->body == SBX_EGRESS_BODY_CHUNKED || head->body_size > ADMIN_BODY_MAX) {
-        admin_fail(answer, 413, "too-large", "bodies have a Content-Length of at most 1 MiB");
+    uint64_t most = admin_asks_for_check(head->target) ? ADMIN_CHECK_MAX : ADMIN_BODY_MAX;
+    if (head->body == SBX_EGRESS_BODY_CHUNKED || head->body_size > most) {
+        admin_fail(answer, 413, "too-large",
+                   "bodies have a Content-Length of at most 1 MiB; those of a check, 8 MiB");
         return false;
     }
     link->keeps_alive = head->keeps_alive;

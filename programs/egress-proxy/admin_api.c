@@ -1,6 +1,7 @@
 /* What the admin API answers: see admin_api.h. */
 
 #include "admin_api.h"
+#include "admin_check.h"
 #include "admin_log.h"
 #include "admin_workspace.h"
 #include "journal.h"
@@ -15,6 +16,7 @@
 #include <string.h>
 
 #define WORKSPACE_PATH "/v1/workspaces/"
+#define CHECK_PATH     "/check"
 
 static bool token_is_right(struct sbx_egress_text given);
 static bool is(const struct admin_request *request, const char *method);
@@ -22,8 +24,10 @@ static void answer_version(struct admin_answer *answer);
 static void answer_list(struct admin_answer *answer);
 static void list_one(struct workspace *workspace, void *user_data);
 static void answer_metrics(struct admin_answer *answer);
-static void answer_workspace(const struct admin_request *request, const char *id,
+static void answer_workspace(const struct admin_request *request, char *id,
                              struct admin_answer *answer);
+static void answer_check(const struct admin_request *request, const struct workspace *workspace,
+                         struct admin_answer *answer);
 
 bool admin_check(const struct sbx_egress_head *head, struct admin_answer *answer)
 {
@@ -134,19 +138,30 @@ static void answer_metrics(struct admin_answer *answer)
         admin_fail(answer, 507, "limit", "no memory");
 }
 
-static void answer_workspace(const struct admin_request *request, const char *id,
+bool admin_asks_for_check(struct sbx_egress_text target)
+{
+    size_t size = sizeof CHECK_PATH - 1;
+    return target.size > size && memcmp(target.data + target.size - size, CHECK_PATH, size) == 0;
+}
+
+static void answer_workspace(const struct admin_request *request, char *id,
                              struct admin_answer *answer)
 {
+    bool checks = admin_asks_for_check(request->target);
+    if (checks)
+        id[strlen(id) - (sizeof CHECK_PATH - 1)] = '\0';
     if (!registry_id_is_good(id)) {
         admin_fail(answer, 400, "bad-request", "an id is 1 to 128 of A-Z a-z 0-9 . _ -");
         return;
     }
-    if (is(request, "PUT")) {
+    if (is(request, "PUT") && !checks) {
         admin_workspace_put(id, request, answer);
         return;
     }
     struct workspace *workspace = registry_find(id);
-    if (!is(request, "GET") && !is(request, "PATCH") && !is(request, "DELETE")) {
+    if (checks) {
+        answer_check(request, workspace, answer);
+    } else if (!is(request, "GET") && !is(request, "PATCH") && !is(request, "DELETE")) {
         admin_fail(answer, 405, "method", "only GET, PUT, PATCH and DELETE");
     } else if (workspace == NULL) {
         admin_fail(answer, 404, "not-found", "no such workspace");
@@ -159,6 +174,17 @@ static void answer_workspace(const struct admin_request *request, const char *id
         registry_forget(workspace);
         answer->status = 204;
     }
+}
+
+static void answer_check(const struct admin_request *request, const struct workspace *workspace,
+                         struct admin_answer *answer)
+{
+    if (!is(request, "POST"))
+        admin_fail(answer, 405, "method", "only POST");
+    else if (workspace == NULL)
+        admin_fail(answer, 404, "not-found", "no such workspace");
+    else
+        admin_check_texts(workspace, request, answer);
 }
 
 void admin_tell(struct admin_answer *answer, int status, cJSON *object, bool whole)

@@ -22,6 +22,8 @@ struct admin_answer {
 
 /* False: not allowed to ask; the answer says so. */
 bool admin_check(const struct sbx_egress_head *head, struct admin_answer *answer);
+/* A request whose body may be as long as ADMIN_CHECK_MAX. */
+bool admin_asks_for_check(struct sbx_egress_text target);
 void admin_answer(const struct admin_request *request, struct admin_answer *answer);
 void admin_fail(struct admin_answer *answer, int status, const char *reason, const char *message);
 const char *admin_phrase(int status);
