@@ -91,12 +91,14 @@ sandbox_status sbx_egress_admin_ask(struct sbx_http *http, const struct sbx_egre
         [SBX_EGRESS_CHANGE] = {"PATCH", "/v1/workspaces/%s"},
         [SBX_EGRESS_CHECK] = {"POST", "/v1/workspaces/%s/check"},
     };
+    sandbox_error own = {0};
+    error = error == NULL ? &own : error; /* its reason counts */
     struct question asked = {.method = known[question].method, .body = body};
     const char *place = strstr(known[question].path, "%s");
     snprintf(asked.path, sizeof asked.path, "%.*s%s%s", (int)(place - known[question].path),
              known[question].path, workspace_id, place + 2);
     sandbox_status status = ask(http, admin, &asked, wait, answer, error);
-    if (status == SANDBOX_UNAVAILABLE && error != NULL && strcmp(error->reason, "no-proxy") == 0)
+    if (status == SANDBOX_UNAVAILABLE && strcmp(error->reason, "no-proxy") == 0)
         return sbx_fail_for(error, SANDBOX_NOT_FOUND, "not-registered",
                             "no egress proxy answers: nothing goes out");
     return status;

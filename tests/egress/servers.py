@@ -90,6 +90,11 @@ class Application(http.server.BaseHTTPRequestHandler):
             self.gate.clear()
         self.wfile.write(b"0\r\n\r\n")
 
+    def path_held(self):
+        """As long as the test wishes."""
+        assert self.gate.wait(PATIENCE)
+        self.answer(b"held until now")
+
     def path_large(self):
         """64 MiB."""
         self.send_response(200)
