@@ -170,21 +170,28 @@ static int change(struct cli *cli, sandbox_workspace *workspace, const struct se
     return CLI_OK;
 }
 
+/* What is wrong with the words, or NULL. */
+static const char *problem_of(const struct settings *settings, const char *action, bool named)
+{
+    bool sets = strcmp(action, "set") == 0, denies = strcmp(action, "deny") == 0;
+    bool has_secrets = settings->reaching.transformations != NULL;
+    if ((settings->all || settings->none) && (!sets || named))
+        return "--all and --none go with set, and without hosts";
+    if (settings->all && settings->none)
+        return "--all and --none are not both to be had";
+    if (denies && (settings->http || has_secrets))
+        return "deny takes the hosts from both lists, and has no credentials";
+    if (!named && !settings->all && !settings->none && !has_secrets)
+        return "no hosts given";
+    return NULL;
+}
+
 static bool settle_change(struct cli *cli, const struct settings *settings, const char *action,
                           const char *const *hosts, sandbox_egress_options *wanted)
 {
     static const char *const nothing[] = {NULL};
-    bool sets = strcmp(action, "set") == 0, denies = strcmp(action, "deny") == 0;
-    bool named = hosts[0] != NULL, has_secrets = wanted->transformations != NULL;
-    const char *problem = NULL;
-    if ((settings->all || settings->none) && (!sets || named))
-        problem = "--all and --none go with set, and without hosts";
-    else if (settings->all && settings->none)
-        problem = "--all and --none are not both to be had";
-    else if (denies && (settings->http || has_secrets))
-        problem = "deny takes the hosts from both lists, and has no credentials";
-    else if (!named && !settings->all && !settings->none && !has_secrets)
-        problem = "no hosts given";
+    bool named = hosts[0] != NULL, adds = strcmp(action, "allow") == 0;
+    const char *problem = problem_of(settings, action, named);
     if (problem != NULL) {
         cli_usage(cli, "%s", problem);
         return false;
@@ -192,19 +199,17 @@ static bool settle_change(struct cli *cli, const struct settings *settings, cons
     wanted->close_denied = settings->close;
     if (settings->all || settings->none)
         wanted->mode = settings->all ? SANDBOX_EGRESS_ALLOW_ALL : SANDBOX_EGRESS_DENY_ALL;
-    if (denies) {
+    if (adds) {
+        /* Beside those that are there already. */
+        *(settings->http ? &wanted->add_http : &wanted->add_allow) = hosts;
+        wanted->add_transformations = wanted->transformations;
+        wanted->transformations = NULL;
+    } else if (strcmp(action, "deny") == 0) {
         wanted->remove = hosts;
-    } else if (sets && named) {
+    } else if (named) {
         wanted->mode = SANDBOX_EGRESS_CUSTOM;
         wanted->allow = settings->http ? nothing : hosts;
         wanted->http = settings->http ? hosts : nothing;
-    } else if (named) {
-        *(settings->http ? &wanted->add_http : &wanted->add_allow) = hosts;
-    }
-    /* Beside those that are there already. */
-    if (strcmp(action, "allow") == 0) {
-        wanted->add_transformations = wanted->transformations;
-        wanted->transformations = NULL;
     }
     return true;
 }
