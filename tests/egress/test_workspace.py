@@ -74,7 +74,7 @@ def test_a_credential_is_put_in_outside_and_never_comes_in(reaching, api):
     assert SECRET.encode() not in shown
     seen = reaching.json("egress", "show", reaching.name)
     assert seen["allow"] == ["api.example.com"] and seen["registered"] is True
-    assert seen["transformations"] == [{"host": "api.example.com", "headers": ["x-api-key"]}]
+    assert seen["credentials"] == ["api.example.com: x-api-key"]
     assert SECRET not in json.dumps(seen)
 
 
@@ -205,7 +205,7 @@ def test_policy_survives_a_suspend_and_credentials_do_not(reaching, api):
         assert "sandbox-egress-carrier" not in reaching.proxies()
         reaching.run("resume", reaching.name)
         seen = reaching.json("egress", "show", reaching.name)
-        assert (seen["registered"], seen["transformations"]) == (True, [])
+        assert (seen["registered"], seen["credentials"]) == (True, [])
         assert ask(reaching) and fields_of(api)["x-api-key"] == PLACEHOLDER
         if number % 2 == 0:
             reaching.run("egress", "set", reaching.name, "--transformations", "-",
