@@ -45,14 +45,15 @@ def test_a_driver_without_a_way_out_says_so(client, workspace):
     with pytest.raises(libsandbox.Unsupported):
         workspace.set_egress(allow=["api.example.com"])
     told = workspace.inspect_egress()
-    assert (told.mode, told.allow, told.registered) == ("unset", [], False)
+    assert (told.mode, told.allow, told.available, told.registered) == ("unset", [], False, False)
     assert workspace.read_egress_log() == []
 
 
 def test_policy_and_credentials(host):
     told = host.inspect_egress()
     assert (told.mode, told.ech, told.allow, told.http) == ("custom", "deny", ["api.example.com"], [])
-    assert told.credentials == ["api.example.com: x-api-key"] and told.registered
+    assert told.credentials == ["api.example.com: x-api-key"]
+    assert told.available and told.registered
     assert SECRET not in repr(told)
     host.set_egress(add_allow=["*.example.net"], remove=["api.example.com"], transformations=[])
     told = host.inspect_egress()
