@@ -236,11 +236,11 @@ def test_what_a_command_or_the_workspace_sets_stays(agent):
 @pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 def test_git_goes_over_routes_after_its_own_settings(way):
     env = ["GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=user.name", "GIT_CONFIG_VALUE_0=me",
-           "GIT_CONFIG_KEY_1=url.https://mirror.example/.insteadOf",
-           "GIT_CONFIG_VALUE_1=https://far.example/"]
+           "GIT_CONFIG_KEY_1=url./mirror/.insteadOf",
+           "GIT_CONFIG_VALUE_1=far:"]
     said = way.run("git config user.name; git config --get-regexp insteadof", env=env).stdout
     assert said.decode().splitlines() == [
-        "me", "url.https://mirror.example/.insteadof https://far.example/",
+        "me", "url./mirror/.insteadof far:",
         f"url.http://127.0.0.1:{way.way_out}/https/.insteadof https://"]
     for wrong in ("x", "-1", "5000"):
         told = variables(way, env=[f"GIT_CONFIG_COUNT={wrong}"])
@@ -252,7 +252,7 @@ def test_wrong_urls_and_addresses_are_refused(agent):
         fails(CODE.INVALID_ARGUMENT, "invalid", open_way, agent, base_urls=[wrong])
     fails(CODE.INVALID_ARGUMENT, "invalid", open_way, agent, base_urls=["A=https://x"] * 33)
     assert cannot_connect(agent)
-    for wrong in ("0.0.0.0:3128", "10.0.0.1:3128", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:70000",
+    for wrong in ("0.0.0.0:3128", "192.0.2.1:3128", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:70000",
                   "[::1]:3128"):
         done = subprocess.run([BINARY, "serve", "--socket", "/nowhere/x", "--egress", wrong],
                               capture_output=True, timeout=30, check=False)
