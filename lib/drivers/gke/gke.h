@@ -198,6 +198,8 @@ sandbox_status sbx_gke_pool_of(const struct sbx_gke *driver, const struct sbx_re
  */
 sandbox_status sbx_gke_image_check(const struct sbx_record *record, const cJSON *pod,
                                    sandbox_error *error);
+/* "NAME@sha256:…": nobody can put another one in its place. */
+bool sbx_gke_image_is_pinned(const char *image);
 /* What the record asks for is what the pool's template sets, else SANDBOX_UNSUPPORTED. */
 sandbox_status sbx_gke_limits_check(struct sbx_gke *driver, const struct sbx_record *record,
                                     const struct sbx_wait *wait, sandbox_error *error);
