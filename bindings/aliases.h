@@ -39,6 +39,11 @@
 #define sandbox_workspace_dial sandbox_port_dial
 #define sandbox_workspace_forward sandbox_port_forward
 
+/* Its way out. */
+#define sandbox_workspace_set_egress sandbox_egress_set
+#define sandbox_workspace_inspect_egress sandbox_egress_inspect
+#define sandbox_workspace_read_egress_log sandbox_egress_read_log
+
 /* Its snapshots. */
 #define sandbox_workspace_list_snapshots sandbox_snapshot_list_all
 #define sandbox_workspace_verify_snapshot sandbox_snapshot_verify

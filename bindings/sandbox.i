@@ -146,6 +146,13 @@ struct sandbox_watch {};
                             const sandbox_copy_options *options, const sandbox_call *call,
                             sandbox_copy_result *result, sandbox_error *error);
 
+    sandbox_status set_egress(const sandbox_egress_options *options, const sandbox_call *call,
+                              sandbox_error *error);
+    sandbox_status inspect_egress(const sandbox_call *call, sandbox_egress_list **out,
+                                  sandbox_error *error);
+    sandbox_status read_egress_log(const sandbox_call *call, sandbox_egress_log **out,
+                                   sandbox_error *error);
+
     sandbox_status list_ports(const sandbox_call *call, sandbox_port_list **out,
                               sandbox_error *error);
     sandbox_status dial(uint16_t port, const sandbox_call *call, sandbox_connection **out,
@@ -249,6 +256,7 @@ const char *sandbox_verdict_name(sandbox_verdict verdict);
 %include <sandbox/call.h>
 %include <sandbox/client.h>
 %include <sandbox/workspace.h>
+%include <sandbox/egress.h>
 %include <sandbox/activity.h>
 %include <sandbox/snapshot.h>
 %include <sandbox/process.h>

@@ -10,11 +10,11 @@
 
 #define EGRESS_MS 30000u
 
-struct sandbox_egress_view {
+struct sandbox_egress_list {
     struct sbx_record record;
     cJSON *told; /* what the proxy says; NULL: it does not know the workspace */
     sandbox_egress_info info;
-    sandbox_egress_rule *rules;
+    char **credentials;
 };
 
 struct sandbox_egress_log {
@@ -28,14 +28,14 @@ static sandbox_status begin(sandbox_workspace *workspace, const void *out, const
 static sandbox_status ask(sandbox_workspace *workspace, enum sbx_egress_question question,
                           const struct sbx_wait *wait, cJSON **told, sandbox_error *error);
 static const char **list_texts(const cJSON *array);
-static bool fill_view(sandbox_egress_view *view);
-static bool fill_rules(sandbox_egress_view *view, const cJSON *rules);
+static bool fill_list(sandbox_egress_list *list);
+static bool name_credentials(sandbox_egress_list *list, const cJSON *rules);
 static bool fill_log(sandbox_egress_log *log);
 static int64_t read_time(const char *text);
 
-static void free_view(sandbox_egress_view **view)
+static void free_list(sandbox_egress_list **list)
 {
-    sandbox_egress_view_free(*view);
+    sandbox_egress_list_free(*list);
 }
 
 static void free_log(sandbox_egress_log **log)
@@ -57,50 +57,48 @@ sandbox_status sandbox_egress_set(sandbox_workspace *workspace,
 }
 
 sandbox_status sandbox_egress_inspect(sandbox_workspace *workspace, const sandbox_call *call,
-                                      sandbox_egress_view **out, sandbox_error *error)
+                                      sandbox_egress_list **out, sandbox_error *error)
 {
     struct sbx_wait wait;
     SBX_ON_EXIT(sbx_record_clear) struct sbx_record record = {0};
-    SBX_ON_EXIT(free_view) sandbox_egress_view *view = NULL;
+    SBX_ON_EXIT(free_list) sandbox_egress_list *list = NULL;
     sandbox_status status = begin(workspace, out, call, &wait, &record, error);
     if (status != SANDBOX_OK)
         return status;
-    view = calloc(1, sizeof *view);
-    if (view == NULL)
+    list = calloc(1, sizeof *list);
+    if (list == NULL)
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for an egress policy");
-    view->record = record;
+    list->record = record;
     record = (struct sbx_record){0};
-    if (view->record.egress != NULL)
-        status = ask(workspace, SBX_EGRESS_LOOK, &wait, &view->told, error);
-    if (status == SANDBOX_OK && !fill_view(view))
+    if (list->record.egress != NULL)
+        status = ask(workspace, SBX_EGRESS_LOOK, &wait, &list->told, error);
+    if (status == SANDBOX_OK && !fill_list(list))
         status = sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for an egress policy");
     if (status == SANDBOX_OK)
-        *out = sbx_take(view);
+        *out = sbx_take(list);
     return status;
 }
 
-const sandbox_egress_info *sandbox_egress_view_info(const sandbox_egress_view *view)
+size_t sandbox_egress_list_count(const sandbox_egress_list *list)
 {
-    return view == NULL ? NULL : &view->info;
+    return list != NULL;
 }
 
-const sandbox_egress_rule *sandbox_egress_view_rule(const sandbox_egress_view *view, size_t index)
+const sandbox_egress_info *sandbox_egress_list_at(const sandbox_egress_list *list, size_t index)
 {
-    return view == NULL || index >= view->info.rule_count ? NULL : &view->rules[index];
+    return list == NULL || index > 0 ? NULL : &list->info;
 }
 
-void sandbox_egress_view_free(sandbox_egress_view *view)
+void sandbox_egress_list_free(sandbox_egress_list *list)
 {
-    if (view == NULL)
+    if (list == NULL)
         return;
-    for (size_t n = 0; view->rules != NULL && n < view->info.rule_count; n++)
-        free((void *)(uintptr_t)view->rules[n].headers);
-    free(view->rules);
-    free((void *)(uintptr_t)view->info.allow);
-    free((void *)(uintptr_t)view->info.http);
-    cJSON_Delete(view->told);
-    sbx_record_clear(&view->record);
-    free(view);
+    free((void *)(uintptr_t)list->info.allow);
+    free((void *)(uintptr_t)list->info.http);
+    sbx_free_strings(list->credentials);
+    cJSON_Delete(list->told);
+    sbx_record_clear(&list->record);
+    free(list);
 }
 
 sandbox_status sandbox_egress_read_log(sandbox_workspace *workspace, const sandbox_call *call,
@@ -189,38 +187,51 @@ static const char **list_texts(const cJSON *array)
     return texts;
 }
 
-static bool fill_view(sandbox_egress_view *view)
+static bool fill_list(sandbox_egress_list *list)
 {
-    const cJSON *policy = view->record.egress;
-    view->info = (sandbox_egress_info){
-        .size = sizeof view->info,
+    const cJSON *policy = list->record.egress;
+    bool named =
+        name_credentials(list, cJSON_GetObjectItemCaseSensitive(list->told, "transformations"));
+    list->info = (sandbox_egress_info){
+        .size = sizeof list->info,
         .mode = policy == NULL ? SANDBOX_EGRESS_UNSET : sbx_egress_mode_of(policy),
         .ech = policy == NULL ? SANDBOX_EGRESS_ECH_UNSET : sbx_egress_ech_of(policy),
         .allow = list_texts(cJSON_GetObjectItemCaseSensitive(policy, "allow")),
         .http = list_texts(cJSON_GetObjectItemCaseSensitive(policy, "http")),
-        .registered = view->told != NULL,
-        .connections = (uint32_t)sbx_json_integer(view->told, "connections"),
-        .refused = (uint64_t)sbx_json_integer(view->told, "refused"),
+        .credentials = (const char *const *)list->credentials,
+        .registered = list->told != NULL,
+        .connections = (uint32_t)sbx_json_integer(list->told, "connections"),
+        .refused = (uint64_t)sbx_json_integer(list->told, "refused"),
     };
-    return view->info.allow != NULL && view->info.http != NULL &&
-           fill_rules(view, cJSON_GetObjectItemCaseSensitive(view->told, "transformations"));
+    return named && list->info.allow != NULL && list->info.http != NULL;
 }
 
-static bool fill_rules(sandbox_egress_view *view, const cJSON *rules)
+static bool name_credentials(sandbox_egress_list *list, const cJSON *rules)
 {
-    view->rules = calloc((size_t)cJSON_GetArraySize(rules) + 1, sizeof *view->rules);
+    size_t count = 0;
+    list->credentials = calloc((size_t)cJSON_GetArraySize(rules) + 1, sizeof *list->credentials);
+    if (list->credentials == NULL)
+        return false;
     const cJSON *rule;
     cJSON_ArrayForEach(rule, rules)
     {
-        if (view->rules == NULL)
+        char *text = sbx_format("%s:", sbx_json_text(rule, "host"));
+        const cJSON *header, *headers = cJSON_GetObjectItemCaseSensitive(rule, "headers");
+        cJSON_ArrayForEach(header, headers)
+        {
+            const char *name = cJSON_GetStringValue(header);
+            char *longer = text == NULL
+                               ? NULL
+                               : sbx_format("%s%s %s", text, header == headers->child ? "" : ",",
+                                            name == NULL ? "" : name);
+            free(text);
+            text = longer;
+        }
+        if (text == NULL)
             return false;
-        const char *const *headers = list_texts(cJSON_GetObjectItemCaseSensitive(rule, "headers"));
-        view->rules[view->info.rule_count++] = (sandbox_egress_rule){
-            .size = sizeof view->rules[0], .host = sbx_json_text(rule, "host"), .headers = headers};
-        if (headers == NULL)
-            return false;
+        list->credentials[count++] = text;
     }
-    return view->rules != NULL;
+    return true;
 }
 
 static bool fill_log(sandbox_egress_log *log)

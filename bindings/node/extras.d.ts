@@ -34,6 +34,9 @@ export class SandboxError extends Error {
   readonly processId: string;
 }
 
+/** A credential that is put in on the way out; doc/egress.md describes it. */
+export type Transformation = Readonly<Record<string, unknown>>;
+
 /** Whether somebody works in a workspace: who, or whether at all. */
 export type WorkspaceCheck = (workspace: Workspace) =>
   string | boolean | null | undefined | Promise<string | boolean | null | undefined>;

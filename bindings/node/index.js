@@ -12,8 +12,12 @@ class Client extends glue.Client {
   }
 
   async createWorkspace(options) {
-    const workspace = await glue.raw.client_create_workspace(this, options);
+    const workspace = await glue.raw.client_create_workspace(this, reaching(options));
     return options?.temporary === true ? Workspace.temporary(workspace) : workspace;
+  }
+
+  openWorkspace(name, options) {
+    return super.openWorkspace(name, reaching(options));
   }
 
   suspendIdle(options) {
@@ -63,10 +67,32 @@ class Workspace extends glue.Workspace {
     return asking(options, (changed) => super.suspend(changed));
   }
 
+  resume(options) {
+    return super.resume(reaching(options));
+  }
+
+  setEgress(options) {
+    return super.setEgress(asText(options));
+  }
+
   async [Symbol.asyncDispose]() {
     if (this.#isTemporary) await this.delete();
     await this.close();
   }
+}
+
+/* Options with `egress`, as the engine takes it. */
+function reaching(options) {
+  return options?.egress ? { ...options, egress: asText(options.egress) } : options;
+}
+
+/* Credentials are JSON there. */
+function asText(egress) {
+  const changed = { ...egress };
+  for (const name of ['transformations', 'addTransformations']) {
+    if (Array.isArray(changed[name])) changed[name] = JSON.stringify(changed[name]);
+  }
+  return changed;
 }
 
 /* Whether text is wanted. */

@@ -24,7 +24,7 @@ class Shown:
     kind: str
     path: str   # within the C struct
     other: str  # the size that belongs to it, or ""
-    words: str  # of an enum, or "signal"
+    words: str  # of an enum, or "signal"; the struct of OPTIONS
     documentation: str
 
 
@@ -67,8 +67,17 @@ def fields_of(interface: Interface, struct: Struct, is_input: bool) -> list[Show
     return shown
 
 
+def nested_of(field) -> str:
+    """The options struct that a field points at, or ""."""
+    name = field.type.removeprefix("q(const).").removeprefix("struct ")
+    return name if field.declarator == "p." and name.endswith("_options") else ""
+
+
 def kind_of(interface: Interface, struct: Struct, field, is_input: bool) -> tuple[str, str, str]:
     kind, declarator = field.type, field.declarator
+    nested = nested_of(field)
+    if nested:
+        return "OPTIONS", "", nested
     if (struct.name, field.name) in names.SIGNALS:
         return "WORD", "", "signal"
     if declarator == "":

@@ -33,8 +33,11 @@ SIGNALS = {("sandbox_process_exit", "signal")}
 # Lists of "NAME=value".
 PAIRS = {"env", "labels"}
 
+# Texts that are JSON: JavaScript may give what it is of.
+JSON = {"transformations", "addTransformations"}
+
 # Lists of which there is always one: that one is the answer.
-ONE = {"sandbox_workspace_inspect", "sandbox_file_stat"}
+ONE = {"sandbox_workspace_inspect", "sandbox_file_stat", "sandbox_egress_inspect"}
 
 # Texts that may be left out.
 OPTIONAL = {("sandbox_snapshot_verify", "snapshot")}

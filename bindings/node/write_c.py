@@ -5,7 +5,7 @@ from __future__ import annotations
 import names
 from describe import Interface
 from model import (Argument, Call, Function, Shown, calls_of, element_of, fields_of, getters_of,
-                   words_of)
+                   nested_of, words_of)
 
 HEAD = """/* Written by generate.py from bindings/sandbox.i: do not change it, change what it is made from. */
 
@@ -35,9 +35,11 @@ def write_words(interface: Interface, name: str) -> list[str]:
 
 def write_field(struct: str, field: Shown) -> str:
     other = f"offsetof({struct}, {field.other})" if field.other else "0"
-    words = f"&{short(field.words)}_words" if field.words else "NULL"
+    nested = field.kind == "OPTIONS"
+    words = f"&{short(field.words)}_words" if field.words and not nested else "NULL"
+    shape = f"&{short(field.words)}_shape" if nested else "NULL"
     return (f'    {{"{field.name}", FIELD_{field.kind}, offsetof({struct}, {field.path}), {other}, '
-            f"{words}}},")
+            f"{words}, {shape}}},")
 
 
 def write_shape(interface: Interface, name: str) -> list[str]:
@@ -136,12 +138,20 @@ def write_getter(interface: Interface, function: Function) -> tuple[list[str], s
     return lines, f'    {{"{row}", {self_kind}, {words}, read_{row}}},'
 
 
+def is_nested(interface: Interface, name: str) -> bool:
+    """Another struct points at it, so it has to stand before that one."""
+    return any(nested_of(field) == name for struct in interface.structs.values()
+               for field in struct.fields)
+
+
 def write(interface: Interface) -> str:
     calls = calls_of(interface)
     owned = sorted({each.produces for each in calls if each.outcome in ("LIST", "FIRST")})
     shapes = {element_of(interface, each) for each in owned} | {"sandbox_opencode"}
     shapes |= {each.produces for each in calls if each.outcome == "STRUCT"}
     shapes |= {options for each in calls for options in each.options}
+    shapes |= {nested_of(field) for name in shapes for field in interface.structs[name].fields
+               if nested_of(field)}
     used = {field.words for name in shapes
             for field in fields_of(interface, interface.structs[name], name.endswith("_options"))}
     used |= {each.type for function in getters_of(interface) for each in function.parameters}
@@ -151,7 +161,7 @@ def write(interface: Interface) -> str:
         lines += write_words(interface, name)
     for name in sorted(interface.handles):
         lines += write_handle(name)
-    for name in sorted(shapes):
+    for name in sorted(shapes, key=lambda each: (not is_nested(interface, each), each)):
         lines += write_shape(interface, name)
     for name in owned:
         lines += write_owned(interface, name)

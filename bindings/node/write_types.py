@@ -7,7 +7,7 @@ import textwrap
 
 import names
 from describe import Enum, Interface, camel, class_of_status
-from model import Call, Shown, calls_of, element_of, fields_of, getters_of, words_of
+from model import Call, Shown, calls_of, element_of, fields_of, getters_of, nested_of, words_of
 
 HEAD = """/* Written by generate.py from bindings/sandbox.i and extras.d.ts. */
 /// <reference lib="esnext.disposable" />
@@ -73,6 +73,10 @@ class Writer:
     def type_of(self, field: Shown, is_input: bool) -> str:
         if field.kind == "WORD":
             return "SignalName | null" if field.words == "signal" else pascal(field.words)
+        if field.kind == "OPTIONS":
+            return pascal(field.words)
+        if is_input and field.name in names.JSON:
+            return "Text | readonly Transformation[]"
         return (INPUT if is_input else OUTPUT)[field.kind]
 
     def struct(self, name: str) -> list[str]:
@@ -153,6 +157,8 @@ class Writer:
         used |= {element_of(self.interface, call.produces) for call in self.calls
                  if call.outcome in ("LIST", "FIRST")}
         used |= {"sandbox_opencode", "sandbox_copy_progress"}
+        used |= {nested_of(field) for name in used for field in self.interface.structs[name].fields
+                 if nested_of(field)}
         used -= {"sandbox_client_options", "sandbox_process_event", "sandbox_process_result"}
         signals = " | ".join(f"'{word}'" for word, _ in words_of(self.interface, "signal") if word)
         lines = ["/** A signal's name. */", f"export type SignalName = {signals};", ""]

@@ -28,7 +28,10 @@ enum native_kind {
     NATIVE_EXIT,     /* a sandbox_process_exit */
     NATIVE_CHECKS,   /* an array of sandbox_check and its count */
     NATIVE_PROGRESS, /* a function and, after it, its user_data */
+    NATIVE_OPTIONS,  /* a pointer to another options struct */
 };
+
+struct native_shape;
 
 struct native_word {
     const char *word; /* NULL ends a table */
@@ -42,6 +45,7 @@ struct native_field {
     size_t width, offset;
     size_t count_offset; /* BYTES and CHECKS: of the size or count */
     const struct native_word *words;
+    const struct native_shape *shape; /* OPTIONS: what it points at */
 };
 
 struct native_shape {

@@ -13,6 +13,8 @@ struct native_block {
 
 static bool set_field(const struct native_field *field, PyObject *value, char *options,
                       struct native_arena *arena);
+static bool set_nested(const struct native_field *field, PyObject *value, void *place,
+                       struct native_arena *arena);
 static bool set_number(const struct native_field *field, PyObject *value, void *place);
 static bool set_texts(const struct native_field *field, PyObject *value, void *place,
                       struct native_arena *arena);
@@ -89,12 +91,21 @@ static bool set_field(const struct native_field *field, PyObject *value, char *o
     case NATIVE_CHECKS:
         return native_checks(value, arena, place,
                              (size_t *)(void *)(options + field->count_offset));
+    case NATIVE_OPTIONS:
+        return set_nested(field, value, place, arena);
     case NATIVE_PROGRESS:
         return native_progress(value, place, (void **)place + 1);
     default:
         PyErr_Format(PyExc_TypeError, "'%s' cannot be given", field->name);
         return false;
     }
+}
+
+static bool set_nested(const struct native_field *field, PyObject *value, void *place,
+                       struct native_arena *arena)
+{
+    void *nested = native_arena_take(arena, field->shape->size);
+    return nested != NULL && native_options(value, field->shape, nested, place, arena);
 }
 
 static bool set_number(const struct native_field *field, PyObject *value, void *place)

@@ -38,8 +38,16 @@ def fields_of(node):
             if member.get("kind") == "variable"]
 
 
+def nested_of(base, declarator):
+    """The options struct that a field points at, or ""."""
+    name = base.removeprefix("q(const).").removeprefix("struct ")
+    return name if declarator == "p." and name.endswith("_options") else ""
+
+
 def kind_of(struct, name, base, declarator, enums):
     """One of the NATIVE_ kinds, and the table that it needs besides."""
+    if nested_of(base, declarator):
+        return "OPTIONS", None
     if declarator == "" and base in enums:
         return "WORD", f"words_{base}"
     if base == "sandbox_process_exit":
@@ -125,8 +133,9 @@ def print_struct(struct, fields, enums, of_field, of_struct):
         counter = f"offsetof({struct}, {counter})" if counter else "0"
         print(f'    {{"{python_name(name, names)}", "{of_field.get((struct, name), "")}", '
               f"NATIVE_{kind}, sizeof(((const {struct} *)0)->{name}), "
-              f"offsetof({struct}, {name}), {counter}, {table or 'NULL'}}},")
-    print("    {NULL, NULL, NATIVE_BOOL, 0, 0, 0, NULL}};")
+              f"offsetof({struct}, {name}), {counter}, {table or 'NULL'}, "
+              f"{'&shape_' + nested_of(base, declarator) if kind == 'OPTIONS' else 'NULL'}}},")
+    print("    {NULL, NULL, NATIVE_BOOL, 0, 0, 0, NULL, NULL}};")
     has_size = str("size" in names).lower()
     print(f'const struct native_shape shape_{struct} = {{"libsandbox.{class_name(struct)}", '
           f'"{of_struct.get(struct) or COMMENTS.get(struct, "")}", fields_{struct}, sizeof({struct}), {has_size}}};')
@@ -141,6 +150,8 @@ def main(tree, headers):
     print("/* Made by tables.py from the public headers. */")
     print_words(enums)
     used = [name for name, fields in structs.items() if fields and name not in NOT_TABLES]
+    for name in used:
+        print(f"extern const struct native_shape shape_{name};")
     for name in used:
         print_struct(name, structs[name], enums, of_field, of_struct)
     print("static const struct native_shape *const shapes[] = {")

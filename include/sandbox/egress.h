@@ -80,38 +80,32 @@ SANDBOX_CHECKED sandbox_status sandbox_egress_set(sandbox_workspace *workspace,
                                                   const sandbox_egress_options *options,
                                                   const sandbox_call *call, sandbox_error *error);
 
-/** What a transformation is known by: never its values. */
-typedef struct sandbox_egress_rule {
-    size_t size;
-    const char *host;
-    const char *const *headers; /**< That it sets, NULL-terminated. */
-} sandbox_egress_rule;
-
-/** How a workspace's way out stands. Borrowed from the view. */
+/** How a workspace's way out stands. Borrowed from the list. */
 typedef struct sandbox_egress_info {
     size_t size;
     sandbox_egress_mode mode; /**< UNSET: there is no way out. */
     sandbox_egress_ech ech;
     const char *const *allow; /**< NULL-terminated. */
     const char *const *http;
+    /** "HOST: HEADER, HEADER" for each transformation; never what is put in. */
+    const char *const *credentials;
     bool registered;          /**< The proxy knows this workspace: the policy is in force. */
-    uint32_t rule_count;      /**< Transformations. */
     uint32_t connections;     /**< Open now. */
     uint64_t refused;         /**< Since it was registered. */
 } sandbox_egress_info;
 
-typedef struct sandbox_egress_view sandbox_egress_view;
+typedef struct sandbox_egress_list sandbox_egress_list;
 
-/** @param out  written on success only; free it with sandbox_egress_view_free() */
+/** @param out  a list of one; written on success only, free it with sandbox_egress_list_free() */
 SANDBOX_CHECKED sandbox_status sandbox_egress_inspect(sandbox_workspace *workspace,
                                                       const sandbox_call *call,
-                                                      sandbox_egress_view **out,
+                                                      sandbox_egress_list **out,
                                                       sandbox_error *error);
-SANDBOX_API const sandbox_egress_info *sandbox_egress_view_info(const sandbox_egress_view *view);
+SANDBOX_API size_t sandbox_egress_list_count(const sandbox_egress_list *list);
 /** NULL past the end. */
-SANDBOX_API const sandbox_egress_rule *sandbox_egress_view_rule(const sandbox_egress_view *view,
-                                                                size_t index);
-SANDBOX_API void sandbox_egress_view_free(sandbox_egress_view *view);
+SANDBOX_API const sandbox_egress_info *sandbox_egress_list_at(const sandbox_egress_list *list,
+                                                              size_t index);
+SANDBOX_API void sandbox_egress_list_free(sandbox_egress_list *list);
 
 /** Something that was not let out. Borrowed from the log. */
 typedef struct sandbox_egress_refusal {

@@ -129,8 +129,9 @@ static char **copy_urls(char *const *urls, size_t count)
     char **copy = calloc(1, (count + 1) * sizeof *copy + bytes);
     char *text = copy == NULL ? NULL : (char *)(copy + count + 1);
     for (size_t at = 0; copy != NULL && at < count; at++) {
-        copy[at] = text;
-        text = stpcpy(text, urls[at]) + 1;
+        size_t size = strlen(urls[at]) + 1;
+        copy[at] = memcpy(text, urls[at], size);
+        text += size;
     }
     return copy;
 }

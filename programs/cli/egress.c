@@ -14,8 +14,8 @@ struct settings {
 
 static int run(struct cli *cli, const void *given, const struct cli_words *words);
 static int show(struct cli *cli, sandbox_workspace *workspace);
-static void print_json(const sandbox_egress_view *view);
-static void print_text(const char *name, const sandbox_egress_view *view);
+static void print_json(const sandbox_egress_list *list);
+static void print_text(const char *name, const sandbox_egress_list *list);
 static int change(struct cli *cli, sandbox_workspace *workspace, const struct settings *settings,
                   const struct cli_words *words);
 static bool settle_change(struct cli *cli, const struct settings *settings, const char *action,
@@ -82,16 +82,16 @@ static int run(struct cli *cli, const void *given, const struct cli_words *words
 static int show(struct cli *cli, sandbox_workspace *workspace)
 {
     const char *name = sandbox_workspace_name(workspace);
-    sandbox_egress_view *view = NULL;
+    sandbox_egress_list *list = NULL;
     sandbox_error error = {0};
     sandbox_call call = cli_call(cli);
-    if (sandbox_egress_inspect(workspace, &call, &view, &error) != SANDBOX_OK)
+    if (sandbox_egress_inspect(workspace, &call, &list, &error) != SANDBOX_OK)
         return cli_fail(cli, &error, name);
     if (cli->json)
-        print_json(view);
+        print_json(list);
     else
-        print_text(name, view);
-    sandbox_egress_view_free(view);
+        print_text(name, list);
+    sandbox_egress_list_free(list);
     return CLI_OK;
 }
 
@@ -103,9 +103,9 @@ static void json_list(struct cli_json *json, const char *key, const char *const 
     cli_json_end(json, ']');
 }
 
-static void print_json(const sandbox_egress_view *view)
+static void print_json(const sandbox_egress_list *list)
 {
-    const sandbox_egress_info *info = sandbox_egress_view_info(view);
+    const sandbox_egress_info *info = sandbox_egress_list_at(list, 0);
     struct cli_json json = {0};
     cli_json_object(&json, NULL);
     cli_json_text(&json, "mode", sandbox_egress_mode_name(info->mode));
@@ -116,15 +116,7 @@ static void print_json(const sandbox_egress_view *view)
     cli_json_bool(&json, "registered", info->registered);
     cli_json_number(&json, "connections", info->connections);
     cli_json_size(&json, "refused", info->refused);
-    cli_json_array(&json, "transformations");
-    for (uint32_t i = 0; i < info->rule_count; i++) {
-        const sandbox_egress_rule *rule = sandbox_egress_view_rule(view, i);
-        cli_json_object(&json, NULL);
-        cli_json_text(&json, "host", rule->host);
-        json_list(&json, "headers", rule->headers);
-        cli_json_end(&json, '}');
-    }
-    cli_json_end(&json, ']');
+    json_list(&json, "credentials", info->credentials);
     cli_json_end(&json, '}');
 }
 
@@ -134,19 +126,13 @@ static void print_list(const char *what, const char *const *texts)
         printf("%-12s %s\n", what, *texts);
 }
 
-static void print_text(const char *name, const sandbox_egress_view *view)
+static void print_text(const char *name, const sandbox_egress_list *list)
 {
-    const sandbox_egress_info *info = sandbox_egress_view_info(view);
+    const sandbox_egress_info *info = sandbox_egress_list_at(list, 0);
     printf("%-12s %s\n", "mode", sandbox_egress_mode_name(info->mode));
     print_list("allow", info->allow);
     print_list("http", info->http);
-    for (uint32_t i = 0; i < info->rule_count; i++) {
-        const sandbox_egress_rule *rule = sandbox_egress_view_rule(view, i);
-        printf("%-12s %s:", "credential", rule->host);
-        for (size_t n = 0; rule->headers[n] != NULL; n++)
-            printf(" %s", rule->headers[n]);
-        printf("\n");
-    }
+    print_list("credential", info->credentials);
     if (info->mode == SANDBOX_EGRESS_UNSET)
         return;
     printf("%-12s %s\n", "in force", info->registered ? "yes" : "no: the proxy does not know it");
@@ -170,21 +156,28 @@ static int change(struct cli *cli, sandbox_workspace *workspace, const struct se
     return CLI_OK;
 }
 
+/* What is wrong with the words, or NULL. */
+static const char *problem_of(const struct settings *settings, const char *action, bool named)
+{
+    bool sets = strcmp(action, "set") == 0, denies = strcmp(action, "deny") == 0;
+    bool has_secrets = settings->reaching.transformations != NULL;
+    if ((settings->all || settings->none) && (!sets || named))
+        return "--all and --none go with set, and without hosts";
+    if (settings->all && settings->none)
+        return "--all and --none are not both to be had";
+    if (denies && (settings->http || has_secrets))
+        return "deny takes the hosts from both lists, and has no credentials";
+    if (!named && !settings->all && !settings->none && !has_secrets)
+        return "no hosts given";
+    return NULL;
+}
+
 static bool settle_change(struct cli *cli, const struct settings *settings, const char *action,
                           const char *const *hosts, sandbox_egress_options *wanted)
 {
     static const char *const nothing[] = {NULL};
-    bool sets = strcmp(action, "set") == 0, denies = strcmp(action, "deny") == 0;
-    bool named = hosts[0] != NULL, has_secrets = wanted->transformations != NULL;
-    const char *problem = NULL;
-    if ((settings->all || settings->none) && (!sets || named))
-        problem = "--all and --none go with set, and without hosts";
-    else if (settings->all && settings->none)
-        problem = "--all and --none are not both to be had";
-    else if (denies && (settings->http || has_secrets))
-        problem = "deny takes the hosts from both lists, and has no credentials";
-    else if (!named && !settings->all && !settings->none && !has_secrets)
-        problem = "no hosts given";
+    bool named = hosts[0] != NULL, adds = strcmp(action, "allow") == 0;
+    const char *problem = problem_of(settings, action, named);
     if (problem != NULL) {
         cli_usage(cli, "%s", problem);
         return false;
@@ -192,19 +185,17 @@ static bool settle_change(struct cli *cli, const struct settings *settings, cons
     wanted->close_denied = settings->close;
     if (settings->all || settings->none)
         wanted->mode = settings->all ? SANDBOX_EGRESS_ALLOW_ALL : SANDBOX_EGRESS_DENY_ALL;
-    if (denies) {
+    if (adds) {
+        /* Beside those that are there already. */
+        *(settings->http ? &wanted->add_http : &wanted->add_allow) = hosts;
+        wanted->add_transformations = wanted->transformations;
+        wanted->transformations = NULL;
+    } else if (strcmp(action, "deny") == 0) {
         wanted->remove = hosts;
-    } else if (sets && named) {
+    } else if (named) {
         wanted->mode = SANDBOX_EGRESS_CUSTOM;
         wanted->allow = settings->http ? nothing : hosts;
         wanted->http = settings->http ? hosts : nothing;
-    } else if (named) {
-        *(settings->http ? &wanted->add_http : &wanted->add_allow) = hosts;
-    }
-    /* Beside those that are there already. */
-    if (strcmp(action, "allow") == 0) {
-        wanted->add_transformations = wanted->transformations;
-        wanted->transformations = NULL;
     }
     return true;
 }

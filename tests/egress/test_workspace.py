@@ -14,7 +14,7 @@ from authority import over_tls
 from guest import PLACEHOLDER, SECRET
 from servers import git_application, serve
 from workspace import CLI, Workspace, in_world
-from world import PROXY, PUBLIC, PUBLIC_TLS, await_true
+from world import GATE, PROXY, PUBLIC, PUBLIC_TLS, await_true
 
 RUNSC = os.environ.get("SANDBOX_RUNSC") or shutil.which("runsc")
 COUNT = int(os.environ.get("SANDBOX_TEST_COUNT", "3"))
@@ -74,7 +74,7 @@ def test_a_credential_is_put_in_outside_and_never_comes_in(reaching, api):
     assert SECRET.encode() not in shown
     seen = reaching.json("egress", "show", reaching.name)
     assert seen["allow"] == ["api.example.com"] and seen["registered"] is True
-    assert seen["transformations"] == [{"host": "api.example.com", "headers": ["x-api-key"]}]
+    assert seen["credentials"] == ["api.example.com: x-api-key"]
     assert SECRET not in json.dumps(seen)
 
 
@@ -151,7 +151,7 @@ def test_nothing_else_gets_out(reaching, world, tmp_path):
                                        "root").stdout)
     assert len(found) == 9 and "went out" not in found.values(), found
     for target in ("169.254.169.254:443", "127.0.0.1:443", f"127.0.0.1:{port}",
-                   "metadata.google.internal:443", f"{PROXY}:443", "[::1]:443", "10.8.16.1:443"):
+                   "metadata.google.internal:443", f"{PROXY}:443", "[::1]:443", f"{GATE}:443"):
         said = reaching.inside(f"printf 'CONNECT {target} HTTP/1.1\\r\\nHost: {target}\\r\\n\\r\\n'"
                                " | timeout 20 python3 -c \"import socket,sys;"
                                "s=socket.create_connection(('127.0.0.1',3128));"
@@ -205,7 +205,7 @@ def test_policy_survives_a_suspend_and_credentials_do_not(reaching, api):
         assert "sandbox-egress-carrier" not in reaching.proxies()
         reaching.run("resume", reaching.name)
         seen = reaching.json("egress", "show", reaching.name)
-        assert (seen["registered"], seen["transformations"]) == (True, [])
+        assert (seen["registered"], seen["credentials"]) == (True, [])
         assert ask(reaching) and fields_of(api)["x-api-key"] == PLACEHOLDER
         if number % 2 == 0:
             reaching.run("egress", "set", reaching.name, "--transformations", "-",

@@ -42,7 +42,10 @@ enum field_kind {
     FIELD_BYTES,    /* a pointer, and a size_t at `other` */
     FIELD_CHECKS,   /* sandbox_check *, and their count at `other` */
     FIELD_PROGRESS, /* the function, and its user_data at `other` */
+    FIELD_OPTIONS,  /* a pointer to another options struct */
 };
+
+struct shape;
 
 struct field {
     const char *name;
@@ -50,6 +53,7 @@ struct field {
     size_t offset;
     size_t other;
     const struct words *words;
+    const struct shape *shape; /* OPTIONS: what it points at */
 };
 
 /* A struct of the library: its fields that JavaScript sees. */
@@ -303,8 +307,9 @@ bool sbx_node_read_text(struct reading *reading, const char *name, napi_value va
                         const char **text);
 bool sbx_node_read_list(struct reading *reading, const struct field *field, napi_value value,
                         const char *const **list);
-bool sbx_node_read_shape(struct reading *reading, const struct shape *shape, char *base,
-                         napi_value value);
+/* `what` they are the options of, for complaints. */
+bool sbx_node_read_shape(struct reading *reading, const char *what, const struct shape *shape,
+                         char *base, napi_value value);
 bool sbx_node_word_number(const struct words *words, const char *text, int *number);
 
 /* Results. They may leave an exception pending, with NULL. */

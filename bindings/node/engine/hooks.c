@@ -193,7 +193,7 @@ static bool read_check(struct reading *reading, napi_value value, sandbox_check 
         return sbx_node_complain(reading, "no memory for the arguments");
     *(size_t *)(void *)opencode = sbx_node_opencode_shape.size;
     *check = (sandbox_check){sandbox_check_opencode, opencode};
-    return sbx_node_read_shape(reading, &sbx_node_opencode_shape, opencode, options);
+    return sbx_node_read_shape(reading, "a check", &sbx_node_opencode_shape, opencode, options);
 }
 
 /* On the thread of the suspend: it waits until JavaScript has answered and let the handle go. */

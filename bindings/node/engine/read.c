@@ -26,6 +26,8 @@ static bool hold_bytes(struct reading *reading, napi_value value, const void **d
                        size_t *data_size, bool *is_bytes);
 static bool read_pairs(struct reading *reading, const struct field *field, napi_value value,
                        const char *const **list);
+static bool read_nested(struct reading *reading, const struct field *field, const void **place,
+                        napi_value value);
 static bool read_command(struct reading *reading, napi_value value);
 static bool is_nothing(napi_env env, napi_value value);
 static bool no_memory(struct reading *reading);
@@ -202,29 +204,45 @@ bool sbx_node_read_field(struct reading *reading, const struct field *field, cha
         return sbx_node_read_checks(reading, field, base, value);
     case FIELD_PROGRESS:
         return sbx_node_read_progress(reading, field, base, value);
+    case FIELD_OPTIONS:
+        return read_nested(reading, field, (const void **)(void *)(base + field->offset), value);
     default:
         return sbx_node_complain(reading, "'%s' cannot be set", field->name);
     }
 }
 
-bool sbx_node_read_shape(struct reading *reading, const struct shape *shape, char *base,
-                         napi_value value)
+static bool read_nested(struct reading *reading, const struct field *field, const void **place,
+                        napi_value value)
+{
+    napi_valuetype type;
+    if (napi_typeof(reading->env, value, &type) != napi_ok || type != napi_object)
+        return sbx_node_complain(reading, "'%s' must be an object", field->name);
+    char *nested = sbx_node_memory(reading->call, field->shape->size);
+    if (nested == NULL)
+        return no_memory(reading);
+    *(size_t *)(void *)nested = field->shape->size;
+    *place = nested;
+    return sbx_node_read_shape(reading, field->name, field->shape, nested, value);
+}
+
+bool sbx_node_read_shape(struct reading *reading, const char *what, const struct shape *shape,
+                         char *base, napi_value value)
 {
     napi_value names;
     uint32_t count = 0;
     if (napi_get_property_names(reading->env, value, &names) != napi_ok ||
         napi_get_array_length(reading->env, names, &count) != napi_ok)
-        return sbx_node_complain(reading, "the options of a check must be an object");
+        return sbx_node_complain(reading, "the options of %s must be an object", what);
     for (uint32_t each = 0; each < count; each++) {
         napi_value key, given;
         char name[NAME_SIZE];
         if (napi_get_element(reading->env, names, each, &key) != napi_ok ||
             napi_get_value_string_utf8(reading->env, key, name, sizeof name, NULL) != napi_ok ||
             napi_get_property(reading->env, value, key, &given) != napi_ok)
-            return sbx_node_complain(reading, "the options of a check cannot be read");
+            return sbx_node_complain(reading, "the options of %s cannot be read", what);
         const struct field *field = find_field(shape, name);
         if (field == NULL)
-            return sbx_node_complain(reading, "a check has no option '%.40s'", name);
+            return sbx_node_complain(reading, "%s has no option '%.40s'", what, name);
         if (!is_nothing(reading->env, given) &&
             !sbx_node_read_field(reading, field, base, given))
             return false;

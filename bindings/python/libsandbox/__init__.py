@@ -23,6 +23,8 @@ from _libsandbox import (
     Activity,
     CopyProgress,
     CopyResult,
+    EgressInfo,
+    EgressRefusal,
     Event,
     FileEvent,
     FileInfo,

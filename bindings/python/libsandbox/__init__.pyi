@@ -24,6 +24,8 @@ __all__ = [
     "CopyProgress",
     "CopyResult",
     "Denied",
+    "EgressInfo",
+    "EgressRefusal",
     "Error",
     "Event",
     "Exists",
@@ -80,9 +82,12 @@ _Command: TypeAlias = str | bytes | Sequence[_Path]
 _Check: TypeAlias = Callable[[Workspace], object] | Opencode
 
 _Ability: TypeAlias = Literal["limit-memory", "limit-cpu", "limit-processes", "limit-disk", "use-images",
-                              "keep-files", "keep-memory"]
+                              "keep-files", "keep-memory", "reach-out"]
 _Accept: TypeAlias = Literal["proven", "files", "cold"]
 _CopyLinks: TypeAlias = Literal["inside", "keep", "skip"]
+_Egress: TypeAlias = Mapping[str, Any]
+_EgressEch: TypeAlias = Literal["unset", "deny", "allow-grease"]
+_EgressMode: TypeAlias = Literal["unset", "custom", "allow-all", "deny-all"]
 _EventKind: TypeAlias = Literal["state", "step", "progress", "lost"]
 _FileChange: TypeAlias = Literal["created", "modified", "removed", "moved", "overflow"]
 _FileKind: TypeAlias = Literal["other", "regular", "directory", "link"]
@@ -96,6 +101,7 @@ _Role: TypeAlias = Literal["task", "service"]
 _Severity: TypeAlias = Literal["good", "note", "problem"]
 _State: TypeAlias = Literal["creating", "running", "interrupted", "deleting", "gone", "suspending",
                             "suspended", "resuming", "blocked"]
+_Transformations: TypeAlias = Sequence[Mapping[str, Any]] | str
 _Verdict: TypeAlias = Literal["intact", "damaged", "missing", "cannot-tell"]
 _WhenFull: TypeAlias = Literal["block", "drop-oldest"]
 
@@ -158,6 +164,38 @@ class WorkspaceInfo(structseq[Any], tuple[Any, ...]):
     def suspend_after_idle(self) -> float: ...
     @property
     def checks(self) -> list[str]: ...
+
+@final
+class EgressInfo(structseq[Any], tuple[Any, ...]):
+    @property
+    def mode(self) -> _EgressMode: ...
+    @property
+    def ech(self) -> _EgressEch: ...
+    @property
+    def allow(self) -> list[str]: ...
+    @property
+    def http(self) -> list[str]: ...
+    @property
+    def credentials(self) -> list[str]: ...
+    @property
+    def registered(self) -> bool: ...
+    @property
+    def connections(self) -> int: ...
+    @property
+    def refused(self) -> int: ...
+
+@final
+class EgressRefusal(structseq[Any], tuple[Any, ...]):
+    @property
+    def time(self) -> float | None: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
 
 @final
 class WorkspaceStats(structseq[Any], tuple[Any, ...]):
@@ -575,6 +613,7 @@ class Client(_Handle):
         retain: int | None = None,
         suspend_after_idle: _Duration | None = None,
         checks: Iterable[str] | None = None,
+        egress: _Egress | None = None,
         temporary: bool = False,
         timeout: _Duration | None = None,
         cancel: Cancel | None = None,
@@ -596,6 +635,7 @@ class Client(_Handle):
         retain: int | None = None,
         suspend_after_idle: _Duration | None = None,
         checks: Iterable[str] | None = None,
+        egress: _Egress | None = None,
         temporary: bool = False,
         timeout: _Duration | None = None,
         cancel: Cancel | None = None,
@@ -787,6 +827,7 @@ class Workspace(_Handle):
         from_: _From | None = None,
         snapshot: str | None = None,
         env: _Pairs | None = None,
+        egress: _Egress | None = None,
         timeout: _Duration | None = None,
         cancel: Cancel | None = None,
     ) -> ResumeResult: ...
@@ -808,6 +849,28 @@ class Workspace(_Handle):
         timeout: _Duration | None = None,
         cancel: Cancel | None = None,
     ) -> ResumeResult: ...
+    def set_egress(
+        self,
+        *,
+        mode: _EgressMode | None = None,
+        ech: _EgressEch | None = None,
+        allow: Iterable[str] | None = None,
+        http: Iterable[str] | None = None,
+        add_allow: Iterable[str] | None = None,
+        add_http: Iterable[str] | None = None,
+        remove: Iterable[str] | None = None,
+        transformations: _Transformations | None = None,
+        add_transformations: _Transformations | None = None,
+        close_denied: bool | None = None,
+        timeout: _Duration | None = None,
+        cancel: Cancel | None = None,
+    ) -> None: ...
+    def inspect_egress(
+        self, *, timeout: _Duration | None = None, cancel: Cancel | None = None
+    ) -> EgressInfo: ...
+    def read_egress_log(
+        self, *, timeout: _Duration | None = None, cancel: Cancel | None = None
+    ) -> list[EgressRefusal]: ...
     def list_snapshots(
         self, *, timeout: _Duration | None = None, cancel: Cancel | None = None
     ) -> list[SnapshotInfo]: ...

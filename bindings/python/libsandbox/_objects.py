@@ -1,5 +1,7 @@
 """Clients, workspaces, ports, and what is asked of neither."""
 
+import json
+
 import _libsandbox
 
 from . import _wait
@@ -90,6 +92,14 @@ def _question(check):
     return ask
 
 
+def _egress(given):
+    """As the extension takes it: transformations are JSON there."""
+    if given is None:
+        return None
+    return {name: json.dumps(value) if name.endswith("transformations") and
+            isinstance(value, (list, tuple)) else value for name, value in given.items()}
+
+
 class Client(Handle):
     """A connection to one platform where workspaces live. Any thread may use it at any time.
 
@@ -123,14 +133,15 @@ class Client(Handle):
         """Whether this platform, here, enforces or offers something.
 
         ability: 'limit-memory', 'limit-cpu', 'limit-processes', 'limit-disk', 'use-images',
-            'keep-files' (also when an instance is lost) or 'keep-memory' (over a suspend).
+            'keep-files' (also when an instance is lost), 'keep-memory' (over a suspend) or
+            'reach-out' (`egress`).
         """
         return self._handle.can(ability)
 
     def create_workspace(self, name=None, *, image=None, user=None, env=None, labels=None,
                          memory_mib=None, cpu_millis=None, process_limit=None, disk_mib=None,
                          expires_after=None, retain=None, suspend_after_idle=None, checks=None,
-                         temporary=False, timeout=None, cancel=None):
+                         egress=None, temporary=False, timeout=None, cancel=None):
         """Make a workspace and wait until it can run commands.
 
         name: 1 to 63 of a-z, 0-9 and '-'; a taken one raises Exists. Default: a fresh one.
@@ -142,24 +153,26 @@ class Client(Handle):
         retain: how many snapshots to keep, 1 to 16. Default: 3.
         suspend_after_idle: what `suspend_idle` goes by. Default: 15 minutes.
         checks: what to ask before a suspend: a list of 'opencode:PORT'.
+        egress: what it may reach: a dict of what `Workspace.set_egress` takes. Default: nothing.
         temporary: `with` deletes it at the end of its block; else it only closes the handle.
         """
         return Workspace(self._handle.create_workspace(
             {"name": name, "image": image, "user": user, "env": env, "labels": labels,
              "memory_mib": memory_mib, "cpu_millis": cpu_millis, "process_limit": process_limit,
              "disk_mib": disk_mib, "expires_after": expires_after, "retain": retain,
-             "suspend_after_idle": suspend_after_idle, "checks": checks},
+             "suspend_after_idle": suspend_after_idle, "checks": checks,
+             "egress": _egress(egress)},
             how(timeout, cancel)), temporary)
 
     def open_workspace(self, name, *, from_=None, image=None, user=None, env=None, labels=None,
                        memory_mib=None, cpu_millis=None, process_limit=None, disk_mib=None,
                        expires_after=None, retain=None, suspend_after_idle=None, checks=None,
-                       temporary=False, timeout=None, cancel=None):
+                       egress=None, temporary=False, timeout=None, cancel=None):
         """A handle on a running workspace of that name.
 
         Finds it, waits for or takes over another's operation, resumes a suspended one, goes on
         with an interrupted one where `from_` says so, and makes one if there is none; then the
-        other options count, as of `create_workspace`.
+        other options count, as of `create_workspace`. `egress` counts in any case.
 
         from_: of an interrupted one, 'nothing' raises Interrupted (default), 'live-files' starts
             a fresh instance over the files as they were left, 'snapshot' goes back to the
@@ -169,7 +182,8 @@ class Client(Handle):
             {"name": name, "from_": from_, "image": image, "user": user, "env": env,
              "labels": labels, "memory_mib": memory_mib, "cpu_millis": cpu_millis,
              "process_limit": process_limit, "disk_mib": disk_mib, "expires_after": expires_after,
-             "retain": retain, "suspend_after_idle": suspend_after_idle, "checks": checks},
+             "retain": retain, "suspend_after_idle": suspend_after_idle, "checks": checks,
+             "egress": _egress(egress)},
             how(timeout, cancel)), temporary)
 
     def find_workspace(self, name, *, timeout=None, cancel=None):
@@ -344,8 +358,8 @@ class Workspace(Handle):
              "finish": finish, "checks": _questions(checks), "spare": spare},
             how(timeout, cancel))
 
-    def resume(self, *, accept=None, from_=None, snapshot=None, env=None, timeout=None,
-               cancel=None):
+    def resume(self, *, accept=None, from_=None, snapshot=None, env=None, egress=None,
+               timeout=None, cancel=None):
         """Bring it back. Returns once another instance has proven that it holds what was kept.
 
         What could not be proven raises NotRestored: the workspace is blocked, its snapshot kept.
@@ -354,10 +368,12 @@ class Workspace(Handle):
             instance over the snapshot's proven files, or 'cold', one over the files that are there.
         from_: for an interrupted one, see `Client.open_workspace`.
         snapshot: which one. Default: the recovery point. env: replaces what was there.
+        egress: credentials again, which a suspend forgets: a dict as of `set_egress`.
         Gives a ResumeResult.
         """
         return self._handle.resume({"accept": accept, "from_": from_, "snapshot": snapshot,
-                                    "env": env}, how(timeout, cancel))
+                                    "env": env, "egress": _egress(egress)},
+                                   how(timeout, cancel))
 
     def checkpoint(self, *, keep=None, finish=None, spare=None, timeout=None, cancel=None):
         """Make a snapshot of it while it goes on running. Gives a SuspendResult."""
@@ -376,6 +392,35 @@ class Workspace(Handle):
         return self.resume(snapshot=snapshot, accept=accept,
                            from_="snapshot" if state == "interrupted" else None,
                            timeout=clock.left(), cancel=cancel)
+
+    def set_egress(self, *, mode=None, ech=None, allow=None, http=None, add_allow=None,
+                   add_http=None, remove=None, transformations=None, add_transformations=None,
+                   close_denied=None, timeout=None, cancel=None):
+        """Set or change what it may reach. In force for new connections when it returns.
+
+        allow, http: lists of hosts, over TLS and over plain HTTP, in place of those that were
+            there: 'api.example.com', or '*.example.com' for all below. add_allow, add_http: beside
+            them. remove: from both.
+        mode: 'custom' (what the lists name), 'allow-all' or 'deny-all'. ech: 'deny' (default) or
+            'allow-grease'.
+        transformations, add_transformations: credentials that are put in on the way out, a list of
+            dicts as doc/egress.md describes them, or that as JSON. They are never inside, and a
+            suspend forgets them.
+        close_denied: close what is open to hosts that are not allowed any more.
+        """
+        self._handle.set_egress(_egress({
+            "mode": mode, "ech": ech, "allow": allow, "http": http, "add_allow": add_allow,
+            "add_http": add_http, "remove": remove, "transformations": transformations,
+            "add_transformations": add_transformations, "close_denied": close_denied}),
+            how(timeout, cancel))
+
+    def inspect_egress(self, *, timeout=None, cancel=None):
+        """What it may reach, and whether that is in force: an EgressInfo."""
+        return self._handle.inspect_egress(how(timeout, cancel))[0]
+
+    def read_egress_log(self, *, timeout=None, cancel=None):
+        """What was refused since it runs, oldest first: a list of EgressRefusal."""
+        return self._handle.read_egress_log(how(timeout, cancel))
 
     def list_snapshots(self, *, timeout=None, cancel=None):
         """Its snapshots, newest first: a list of SnapshotInfo."""

@@ -10,6 +10,8 @@ from . import (
     Completed,
     CopyProgress,
     CopyResult,
+    EgressInfo,
+    EgressRefusal,
     Event,
     FileEvent,
     FileInfo,
@@ -32,6 +34,9 @@ from . import (
     _Command,
     _CopyLinks,
     _Duration,
+    _Egress,
+    _EgressEch,
+    _EgressMode,
     _From,
     _Input,
     _Keep,
@@ -39,6 +44,7 @@ from . import (
     _Path,
     _ProcessEventKind,
     _Role,
+    _Transformations,
     _WhenFull,
 )
 
@@ -91,6 +97,7 @@ class Client(_Handle):
         retain: int | None = None,
         suspend_after_idle: _Duration | None = None,
         checks: Iterable[str] | None = None,
+        egress: _Egress | None = None,
         temporary: bool = False,
         timeout: _Duration | None = None,
     ) -> Workspace: ...
@@ -111,6 +118,7 @@ class Client(_Handle):
         retain: int | None = None,
         suspend_after_idle: _Duration | None = None,
         checks: Iterable[str] | None = None,
+        egress: _Egress | None = None,
         temporary: bool = False,
         timeout: _Duration | None = None,
     ) -> Workspace: ...
@@ -292,6 +300,7 @@ class Workspace(_Handle):
         from_: _From | None = None,
         snapshot: str | None = None,
         env: _Pairs | None = None,
+        egress: _Egress | None = None,
         timeout: _Duration | None = None,
     ) -> ResumeResult: ...
     async def checkpoint(
@@ -310,6 +319,27 @@ class Workspace(_Handle):
         accept: _Accept | None = None,
         timeout: _Duration | None = None,
     ) -> ResumeResult: ...
+    async def set_egress(
+        self,
+        *,
+        mode: _EgressMode | None = None,
+        ech: _EgressEch | None = None,
+        allow: Iterable[str] | None = None,
+        http: Iterable[str] | None = None,
+        add_allow: Iterable[str] | None = None,
+        add_http: Iterable[str] | None = None,
+        remove: Iterable[str] | None = None,
+        transformations: _Transformations | None = None,
+        add_transformations: _Transformations | None = None,
+        close_denied: bool | None = None,
+        timeout: _Duration | None = None,
+    ) -> None: ...
+    async def inspect_egress(
+        self, *, timeout: _Duration | None = None
+    ) -> EgressInfo: ...
+    async def read_egress_log(
+        self, *, timeout: _Duration | None = None
+    ) -> list[EgressRefusal]: ...
     async def list_snapshots(
         self, *, timeout: _Duration | None = None
     ) -> list[SnapshotInfo]: ...
