@@ -28,7 +28,7 @@ static sandbox_status begin(sandbox_workspace *workspace, const void *out, const
 static sandbox_status ask(sandbox_workspace *workspace, enum sbx_egress_question question,
                           const struct sbx_wait *wait, cJSON **told, sandbox_error *error);
 static const char **list_texts(const cJSON *array);
-static bool fill_list(sandbox_egress_list *list);
+static bool fill_list(sandbox_egress_list *list, const sandbox_client *client);
 static bool name_credentials(sandbox_egress_list *list, const cJSON *rules);
 static bool fill_log(sandbox_egress_log *log);
 static int64_t read_time(const char *text);
@@ -72,7 +72,7 @@ sandbox_status sandbox_egress_inspect(sandbox_workspace *workspace, const sandbo
     record = (struct sbx_record){0};
     if (list->record.egress != NULL)
         status = ask(workspace, SBX_EGRESS_LOOK, &wait, &list->told, error);
-    if (status == SANDBOX_OK && !fill_list(list))
+    if (status == SANDBOX_OK && !fill_list(list, workspace->client))
         status = sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for an egress policy");
     if (status == SANDBOX_OK)
         *out = sbx_take(list);
@@ -187,7 +187,7 @@ static const char **list_texts(const cJSON *array)
     return texts;
 }
 
-static bool fill_list(sandbox_egress_list *list)
+static bool fill_list(sandbox_egress_list *list, const sandbox_client *client)
 {
     const cJSON *policy = list->record.egress;
     bool named =
@@ -199,6 +199,7 @@ static bool fill_list(sandbox_egress_list *list)
         .allow = list_texts(cJSON_GetObjectItemCaseSensitive(policy, "allow")),
         .http = list_texts(cJSON_GetObjectItemCaseSensitive(policy, "http")),
         .credentials = (const char *const *)list->credentials,
+        .available = sandbox_client_can(client, SANDBOX_CAN_REACH_OUT),
         .registered = list->told != NULL,
         .connections = (uint32_t)sbx_json_integer(list->told, "connections"),
         .refused = (uint64_t)sbx_json_integer(list->told, "refused"),

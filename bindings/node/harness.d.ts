@@ -59,6 +59,25 @@ export interface RestrictedHarnessSession {
   run(options: HarnessCommand): Promise<{ exitCode: number; stdout: string; stderr: string }>;
 }
 
+export type HarnessNetworkPolicy =
+  | { mode: 'allow-all' }
+  | { mode: 'deny-all' }
+  | { mode: 'custom'; allowedHosts: readonly string[]; allowedCIDRs?: readonly string[]; deniedCIDRs?: readonly string[] }
+  | { mode: 'custom'; allowedHosts?: readonly string[]; allowedCIDRs: readonly string[]; deniedCIDRs?: readonly string[] };
+
+export type HarnessMatcher = { exact: string } | { startsWith: string } | { regex: string };
+
+export interface HarnessRequestTransformation {
+  readonly match: {
+    readonly host: string;
+    readonly path?: HarnessMatcher;
+    readonly method?: readonly string[];
+    readonly queryString?: readonly { key?: HarnessMatcher; value?: HarnessMatcher }[];
+    readonly headers?: readonly { key?: HarnessMatcher; value?: HarnessMatcher }[];
+  };
+  readonly transform: { readonly headers: Readonly<Record<string, string>> };
+}
+
 export interface HarnessPortEndpoint {
   /** On 127.0.0.1 of this machine, with a token in the query: enough by itself. */
   readonly url: string;
@@ -80,6 +99,15 @@ export interface HarnessSession extends RestrictedHarnessSession {
   }): Promise<HarnessPortEndpoint>;
   /** @deprecated getPortEndpoint; this is its `url`. */
   getPortUrl(options: { port: number; protocol?: 'http' | 'https' | 'ws' }): Promise<string>;
+  /**
+   * What commands may reach. It survives stop(). Like the next two it is there only where the platform
+   * gives workspaces a way out: see doc/egress.md. Ranges of addresses are refused.
+   */
+  setNetworkPolicy?(policy: HarnessNetworkPolicy): Promise<void>;
+  /** Credentials that are put in on the way out, in place of all that were there. stop() forgets them. */
+  setRequestTransformations?(rules: ReadonlyArray<HarnessRequestTransformation>): Promise<void>;
+  /** Beside those that are there. */
+  addRequestTransformations?(rules: ReadonlyArray<HarnessRequestTransformation>): Promise<void>;
   /** Replaces all ports. The addresses of those that are left out end, with their connections. */
   setPorts(ports: ReadonlyArray<number>, options?: { abortSignal?: AbortSignal }): Promise<void>;
   /**

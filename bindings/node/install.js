@@ -20,14 +20,15 @@ const programs = {
 };
 const libraries = {
   libuv: 'libuv1-dev', libnghttp2: 'libnghttp2-dev', 'libprotobuf-c': 'libprotobuf-c-dev', libcjson: 'libcjson-dev',
-  libcurl: 'libcurl4-openssl-dev', libcrypto: 'libssl-dev', 'yaml-0.1': 'libyaml-dev',
+  libcurl: 'libcurl4-openssl-dev', libcares: 'libc-ares-dev', libcrypto: 'libssl-dev', 'yaml-0.1': 'libyaml-dev',
 };
 /* These come without a file for pkg-config. */
 const headers = { 'mbedtls/md.h': 'libmbedtls-dev', 'wslay/wslay.h': 'libwslay-dev' };
 
 /* What the package is at run time, of the build's folder. */
 const modules = /^[a-z]+(\.c?js|\.mjs|\.d\.ts|\.node)$/;
-const helpers = ['agent/sandbox-agent', 'shim/sandbox-shim.so', 'memory-platform/sandbox-memory-platform'];
+const helpers = ['agent/sandbox-agent', 'shim/sandbox-shim.so', 'memory-platform/sandbox-memory-platform',
+  'egress-proxy/sandbox-egress-proxy', 'egress-carrier/sandbox-egress-carrier'];
 
 function fail(sentence) {
   console.error(`libsandbox: ${sentence}`);

@@ -89,6 +89,7 @@ typedef struct sandbox_egress_info {
     const char *const *http;
     /** "HOST: HEADER, HEADER" for each transformation; never what is put in. */
     const char *const *credentials;
+    bool available;           /**< This platform can give a workspace a way out. */
     bool registered;          /**< The proxy knows this workspace: the policy is in force. */
     uint32_t connections;     /**< Open now. */
     uint64_t refused;         /**< Since it was registered. */

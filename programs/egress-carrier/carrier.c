@@ -77,7 +77,14 @@ static bool connect_agent(struct carrier *carrier, struct sbx_record *record)
     sbx_wipe(token, sizeof token);
     if (status != SANDBOX_OK)
         fprintf(stderr, "sandbox-egress-carrier: %s\n", error.message);
-    return status == SANDBOX_OK;
+    /* A channel to a sealed agent would keep its memory from being saved. */
+    bool open = status == SANDBOX_OK && (health.gate == SANDBOX__V1__GATE__GATE_OPEN ||
+                                         health.gate == SANDBOX__V1__GATE__GATE_QUIESCED);
+    if (status == SANDBOX_OK && !open) {
+        sbx_session_cut(carrier->session);
+        sbx_session_drop(sbx_take(carrier->session));
+    }
+    return open;
 }
 
 /* As long as it is the run that the session was made for. */
@@ -98,7 +105,7 @@ static void carry(struct carrier *carrier, const struct sbx_record *record)
 static void await_trouble(struct carrier *carrier)
 {
     pthread_mutex_lock(&carrier->mutex);
-    carrier->troubled = carrier->idle = false;
+    carrier->troubled = carrier->sealed = carrier->idle = false;
     pthread_mutex_unlock(&carrier->mutex);
     sbx_loop_post(carrier->client->loop, &carrier->refill);
     pthread_mutex_lock(&carrier->mutex);
@@ -117,6 +124,8 @@ static bool is_good_still(struct carrier *carrier, const struct sbx_record *reco
     SBX_ON_EXIT(sbx_record_clear) struct sbx_record now = {0};
     uint8_t token[SBX_TOKEN_BYTES];
     enum outlook outlook;
+    if (carrier->sealed)
+        return false;
     do {
         sbx_record_clear(&now);
         (void)sbx_wait_pause(&alone, LOOK_MS, NULL);

@@ -27,6 +27,7 @@ struct carrier {
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
     bool troubled; /* a waiting call failed: the session is to be looked at */
+    bool sealed;   /* … because of a seal: it is to end at once */
     bool idle;     /* no errand is left */
 
     struct sbx_session *session; /* set while nothing runs on the I/O thread */

@@ -40,10 +40,11 @@ void errands_own(struct carrier *carrier)
         .stands = on_stands, .failed = on_failed, .closed = on_closed, .inbox = inbox};
 }
 
-static void tell_trouble(struct carrier *carrier)
+static void tell_trouble(struct carrier *carrier, bool sealed)
 {
     pthread_mutex_lock(&carrier->mutex);
     carrier->troubled = true;
+    carrier->sealed = carrier->sealed || sealed;
     pthread_cond_broadcast(&carrier->changed);
     pthread_mutex_unlock(&carrier->mutex);
 }
@@ -54,7 +55,7 @@ void errands_refill(struct carrier *carrier)
         carrier->ending = false; /* another session */
     while (!carrier->ending && carrier->waiting < WAITING) {
         if (!begin(carrier)) {
-            tell_trouble(carrier);
+            tell_trouble(carrier, false);
             return;
         }
     }
@@ -115,10 +116,10 @@ static void on_connected(uv_connect_t *connecting, int status)
         sbx_joint_connected(joint);
 }
 
-/* A call that waited came to nothing: perhaps the session has. */
+/* A call that waited came to nothing: perhaps the session has. While quiesced none is refused. */
 static bool on_failed(struct sbx_joint *joint, sandbox_status status, const char *reason)
 {
-    tell_trouble(errand_of(joint)->carrier);
+    tell_trouble(errand_of(joint)->carrier, strcmp(reason, "suspending") == 0);
     return false;
 }
 

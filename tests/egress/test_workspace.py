@@ -217,6 +217,14 @@ def test_policy_survives_a_suspend_and_credentials_do_not(reaching, api):
         assert ask(reaching) and fields_of(api)["x-api-key"] == SECRET
 
 
+def test_a_carrier_that_is_just_starting_is_in_nobodys_way(reaching):
+    for _ in range(2 * COUNT):
+        reaching.run("suspend", reaching.name)
+        reaching.run("resume", reaching.name)
+    assert b"not allowed" in reaching.inside(
+        "curl -sS -m 20 http://127.0.0.1:3128/https/evil.example.org/").stdout
+
+
 def test_a_checkpoint_keeps_credentials(reaching, api):
     reaching.run("checkpoint", reaching.name)
     assert ask(reaching) and fields_of(api)["x-api-key"] == SECRET

@@ -99,7 +99,8 @@ def test_the_wheel_holds_what_it_needs(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in ("libsandbox/__init__.py", "libsandbox/__init__.pyi", "libsandbox/py.typed",
                    "libsandbox/aio.py", "libsandbox/sandbox-agent", "libsandbox/sandbox-shim.so",
-                   "libsandbox/sandbox-memory-platform"):
+                   "libsandbox/sandbox-memory-platform", "libsandbox/sandbox-egress-proxy",
+                   "libsandbox/sandbox-egress-carrier"):
         assert wanted in names, names
     assert not [name for name in names if re.search(r"test|\.c$|\.h$|/include/", name)]
     assert re.match(r"libsandbox-\d+\.\d+\.\d+-cp3\d+-cp3\d+-linux_", wheel.name)

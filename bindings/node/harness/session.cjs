@@ -5,6 +5,7 @@ const { randomBytes } = require('node:crypto');
 const { capabilityError, isGone } = require('./errors.cjs');
 const { createFiles } = require('./files.cjs');
 const { openListener } = require('./listener.cjs');
+const { createNetwork } = require('./network.cjs');
 const { createProcesses, drainProcesses, endProcesses } = require('./processes.cjs');
 
 const PORTS_MAX = 64;
@@ -22,7 +23,8 @@ async function toHarnessSession(workspace, options = {}) {
 async function openSession(workspace, options, lastResume) {
   const ports = checkedPorts(options.ports ?? []);
   const directory = options.workingDirectory ?? await askForDirectory(workspace, options);
-  const shared = { workspace, directory, options, lastResume, views: new Set() };
+  const network = await createNetwork(workspace, options);
+  const shared = { workspace, directory, options, lastResume, network, views: new Set() };
   return createView(shared, { ports, env: options.env });
 }
 
@@ -61,6 +63,7 @@ function createView(shared, { ports, env, parent }) {
     getPortEndpoint: request => endpointOf(view, request),
     getPortUrl: async request => (await endpointOf(view, request)).url,
     setPorts: (wanted, settings) => setPorts(view, wanted, settings),
+    ...shared.network,
     stop: () => once(view, parent === undefined ? suspend : endView),
     destroy: () => parent === undefined ? destroy(view) : once(view, endView),
     restricted: () => ({ ...core, description }),

@@ -1,7 +1,5 @@
 """Clients, workspaces, ports, and what is asked of neither."""
 
-import json
-
 import _libsandbox
 
 from . import _wait
@@ -96,6 +94,7 @@ def _egress(given):
     """As the extension takes it: transformations are JSON there."""
     if given is None:
         return None
+    import json  # rarely needed, and slow to load
     return {name: json.dumps(value) if name.endswith("transformations") and
             isinstance(value, (list, tuple)) else value for name, value in given.items()}
 
