@@ -14,8 +14,8 @@
 
 #define SUSPEND_MS 300000u
 #define RECOVER_MS 600000u
-#define QUIET_MS 30000u
-#define FINISH_MS 10000u
+#define QUIET_MS   30000u
+#define FINISH_MS  10000u
 
 static sandbox_status suspend(sandbox_workspace *workspace, const sandbox_suspend_options *given,
                               bool checkpoint, const sandbox_call *call,
@@ -57,9 +57,9 @@ static sandbox_status settle_options(const sandbox_suspend_options *given,
 }
 
 /* The checks that the record names come first: whoever made the workspace knows what runs in it. */
-static sandbox_status settle_checks(sandbox_workspace *workspace,
-                                    sandbox_suspend_options *options, const struct sbx_wait *wait,
-                                    struct sbx_checks *checks, bool *runs, sandbox_error *error)
+static sandbox_status settle_checks(sandbox_workspace *workspace, sandbox_suspend_options *options,
+                                    const struct sbx_wait *wait, struct sbx_checks *checks,
+                                    bool *runs, sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_record_clear) struct sbx_record record = {0};
     sandbox_status status =
@@ -116,8 +116,8 @@ static sandbox_status suspend(sandbox_workspace *workspace, const sandbox_suspen
         return status;
     sandbox_client *client = workspace->client;
     int64_t begun = sbx_clock_monotonic(client->clock);
-    status = sbx_life_suspend(client, workspace->name, workspace->id, &request, &wait, &done,
-                              error);
+    status =
+        sbx_life_suspend(client, workspace->name, workspace->id, &request, &wait, &done, error);
     if (status != SANDBOX_OK)
         return status;
     done.took_ms = (uint32_t)(sbx_clock_monotonic(client->clock) - begun);
@@ -126,10 +126,11 @@ static sandbox_status suspend(sandbox_workspace *workspace, const sandbox_suspen
 }
 
 /* What is wrong in itself is told before anything is brought back. */
-static sandbox_status check_egress(const sandbox_egress_options *options, sandbox_error *error)
+static sandbox_status check_egress(const sandbox_resume_options *options, sandbox_error *error)
 {
     SBX_ON_EXIT(sbx_egress_plan_clear) struct sbx_egress_plan plan = {0};
-    return sbx_egress_plan_make(NULL, options, &plan, error);
+    sandbox_status status = sbx_egress_plan_make(NULL, options->egress, &plan, error);
+    return status == SANDBOX_OK ? sbx_egress_plan_screen(&plan, options->env, error) : status;
 }
 
 sandbox_status sandbox_workspace_resume(sandbox_workspace *workspace,
@@ -148,16 +149,16 @@ sandbox_status sandbox_workspace_resume(sandbox_workspace *workspace,
         status = sbx_options_adopt(&options, sizeof options, given, error);
     if (status == SANDBOX_OK && ((unsigned)options.accept > SANDBOX_ACCEPT_COLD ||
                                  (unsigned)options.from > SANDBOX_FROM_SNAPSHOT))
-        status = sbx_fail(error, SANDBOX_INVALID,
-                          "'accept' or 'from' is none of the known values");
+        status = sbx_fail(error, SANDBOX_INVALID, "'accept' or 'from' is none of the known values");
     if (status == SANDBOX_OK)
         status = sbx_workspace_environment_check(options.env, error);
     if (status == SANDBOX_OK)
-        status = check_egress(options.egress, error);
+        status = check_egress(&options, error);
     if (status != SANDBOX_OK)
         return status;
     sandbox_client *client = workspace->client;
-    struct sbx_resume_request request = {.accept = options.accept, .from = options.from,
+    struct sbx_resume_request request = {.accept = options.accept,
+                                         .from = options.from,
                                          .snapshot = options.snapshot,
                                          .environment = options.env,
                                          .keep_environment = options.env == NULL,

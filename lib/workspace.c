@@ -2,6 +2,7 @@
 
 #include "checks.h"
 #include "core/client.h"
+#include "core/egress.h"
 #include "core/lifecycle.h"
 #include "core/session.h"
 #include "guard.pb-c.h"
@@ -10,12 +11,12 @@
 #include "util/options.h"
 #include <stdio.h>
 
-#define CREATE_MS 120000u
-#define FIND_MS 30000u
-#define DELETE_MS 60000u
-#define MEASURE_MS 30000u
+#define CREATE_MS       120000u
+#define FIND_MS         30000u
+#define DELETE_MS       60000u
+#define MEASURE_MS      30000u
 #define ENVIRONMENT_MAX (1u << 20)
-#define LABEL_MAX 256
+#define LABEL_MAX       256
 
 static sandbox_status settle_call(sandbox_client *client, const sandbox_call *call,
                                   uint32_t default_ms, const void *out, struct sbx_wait *wait,
@@ -61,6 +62,14 @@ sandbox_status sandbox_workspace_find(sandbox_client *client, const char *name,
     return status == SANDBOX_OK ? sbx_life_find(client, name, &wait, out, error) : status;
 }
 
+/* What is wrong in itself is told before anything is brought back or made. */
+static sandbox_status check_egress(const sandbox_workspace_options *options, sandbox_error *error)
+{
+    SBX_ON_EXIT(sbx_egress_plan_clear) struct sbx_egress_plan plan = {0};
+    sandbox_status status = sbx_egress_plan_make(NULL, options->egress, &plan, error);
+    return status == SANDBOX_OK ? sbx_egress_plan_screen(&plan, options->env, error) : status;
+}
+
 sandbox_status sandbox_workspace_open(sandbox_client *client,
                                       const sandbox_workspace_options *given,
                                       const sandbox_call *call, sandbox_workspace **out,
@@ -73,6 +82,8 @@ sandbox_status sandbox_workspace_open(sandbox_client *client,
         status = sbx_workspace_options_settle(&options, given, error);
     if (status == SANDBOX_OK && options.name == NULL)
         status = sbx_fail(error, SANDBOX_INVALID, "opening a workspace needs its name");
+    if (status == SANDBOX_OK)
+        status = check_egress(&options, error);
     return status == SANDBOX_OK ? sbx_life_open(client, &options, &wait, out, error) : status;
 }
 
@@ -221,12 +232,10 @@ static sandbox_status check_labels(const char *const *labels, sandbox_error *err
         size_t key = strcspn(labels[n], "=");
         if (key == 0 || labels[n][key] != '=' || strlen(labels[n]) > LABEL_MAX)
             return sbx_fail(error, SANDBOX_INVALID,
-                            "label %zu is not \"key=value\" of at most %d bytes", n + 1,
-                            LABEL_MAX);
+                            "label %zu is not \"key=value\" of at most %d bytes", n + 1, LABEL_MAX);
         for (const char *at = labels[n]; *at != '\0'; at++) {
             if ((unsigned char)*at < 0x20 || (unsigned char)*at >= 0x7f)
-                return sbx_fail(error, SANDBOX_INVALID, "label %zu is not printable ASCII",
-                                n + 1);
+                return sbx_fail(error, SANDBOX_INVALID, "label %zu is not printable ASCII", n + 1);
         }
     }
     return SANDBOX_OK;
@@ -239,8 +248,8 @@ sandbox_status sbx_workspace_environment_check(const char *const *env, sandbox_e
     for (size_t n = 0; env != NULL && env[n] != NULL; n++) {
         size_t name = strcspn(env[n], "=");
         if (name == 0 || env[n][name] != '=')
-            return sbx_fail(error, SANDBOX_INVALID,
-                            "environment entry %zu is not \"NAME=value\"", n + 1);
+            return sbx_fail(error, SANDBOX_INVALID, "environment entry %zu is not \"NAME=value\"",
+                            n + 1);
         total += strlen(env[n]) + 1;
         if (total > ENVIRONMENT_MAX)
             return sbx_fail(error, SANDBOX_LIMIT, "an environment of over %u bytes",

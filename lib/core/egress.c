@@ -34,6 +34,8 @@ static sandbox_status store_policy(sandbox_workspace *workspace,
                                    const sandbox_egress_options *options,
                                    const struct sbx_wait *wait, struct sbx_egress_plan *plan,
                                    struct sbx_record *record, sandbox_error *error);
+static sandbox_status tell_latest(const sandbox_workspace *workspace, const cJSON *told,
+                                  const struct sbx_wait *wait, sandbox_error *error);
 static sandbox_status tell_proxy(sandbox_client *client, const struct sbx_record *record,
                                  const struct sbx_egress_plan *plan, const struct sbx_wait *wait,
                                  sandbox_error *error);
@@ -187,6 +189,8 @@ sandbox_status sbx_egress_change(sandbox_workspace *workspace,
     if (status != SANDBOX_OK || record.state != SANDBOX_STATE_RUNNING)
         return status;
     status = tell_proxy(client, &record, &plan, wait, error);
+    if (status == SANDBOX_OK)
+        status = tell_latest(workspace, plan.policy, wait, error);
     if (status != SANDBOX_NOT_FOUND)
         return status;
     /* It does not know the workspace, or there is none: from the beginning. */
@@ -195,6 +199,30 @@ sandbox_status sbx_egress_change(sandbox_workspace *workspace,
         status = sbx_egress_establish(client, &record, session, &plan, false, wait, error);
     sbx_session_drop(session);
     return status;
+}
+
+/*
+ * Of two that change the policy at once, the first to store it may be the last to tell the proxy.
+ * Whoever tells it looks at what is stored afterwards.
+ */
+static sandbox_status tell_latest(const sandbox_workspace *workspace, const cJSON *told,
+                                  const struct sbx_wait *wait, sandbox_error *error)
+{
+    SBX_ON_EXIT(sbx_egress_plan_clear) struct sbx_egress_plan latest = {0};
+    for (;;) {
+        SBX_ON_EXIT(sbx_record_clear) struct sbx_record record = {0};
+        sandbox_status status =
+            sbx_store_load(workspace->client, workspace->name, wait, &record, error);
+        if (status != SANDBOX_OK || strcmp(record.id, workspace->id) != 0 ||
+            cJSON_Compare(record.egress, told, true))
+            return status == SANDBOX_NOT_FOUND ? SANDBOX_OK : status;
+        sbx_egress_plan_clear(&latest);
+        latest.policy = sbx_take(record.egress);
+        status = tell_proxy(workspace->client, &record, &latest, wait, error);
+        if (status != SANDBOX_OK)
+            return status == SANDBOX_NOT_FOUND ? SANDBOX_OK : status;
+        told = latest.policy;
+    }
 }
 
 static sandbox_status change_policy(struct sbx_record *record, void *user_data,

@@ -27,6 +27,15 @@ void sbx_egress_plan_clear(struct sbx_egress_plan *plan); /* wipes; for SBX_ON_E
 sandbox_status sbx_egress_plan_make(const cJSON *old, const sandbox_egress_options *options,
                                     struct sbx_egress_plan *out, sandbox_error *error);
 
+/*
+ * Whether an environment holds one of the credentials that come with it: SANDBOX_DENIED,
+ * "credential". It would be every command's.
+ *
+ * @param environment  NULL-terminated, or NULL
+ */
+sandbox_status sbx_egress_plan_screen(const struct sbx_egress_plan *plan,
+                                      const char *const *environment, sandbox_error *error);
+
 /* The sandbox_egress_mode and _ech of a policy's words. */
 sandbox_egress_mode sbx_egress_mode_of(const cJSON *policy);
 sandbox_egress_ech sbx_egress_ech_of(const cJSON *policy);

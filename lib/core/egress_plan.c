@@ -2,6 +2,7 @@
 
 #include "core/egress.h"
 #include "egress/policy.h"
+#include "egress/scrub.h"
 #include "util/fail.h"
 #include "util/memory.h"
 #include "util/options.h"
@@ -30,6 +31,8 @@ static sandbox_status settle(const cJSON *policy, const cJSON *add, cJSON **out,
                              sandbox_error *error);
 static sandbox_status remove_hosts(cJSON *policy, const char *const *hosts, sandbox_error *error);
 static sandbox_status check_whole(const struct sbx_egress_plan *plan, sandbox_error *error);
+static sandbox_status make_whole(const struct sbx_egress_plan *plan, struct sbx_egress_policy **out,
+                                 sandbox_error *error);
 
 const char *sandbox_egress_mode_name(sandbox_egress_mode mode)
 {
@@ -231,9 +234,40 @@ static sandbox_status remove_hosts(cJSON *policy, const char *const *hosts, sand
 
 static sandbox_status check_whole(const struct sbx_egress_plan *plan, sandbox_error *error)
 {
+    struct sbx_egress_policy *whole = NULL;
+    sandbox_status status = make_whole(plan, &whole, error);
+    sbx_egress_policy_drop(whole);
+    return status;
+}
+
+sandbox_status sbx_egress_plan_screen(const struct sbx_egress_plan *plan,
+                                      const char *const *environment, sandbox_error *error)
+{
+    struct sbx_egress_policy *whole = NULL;
+    struct sbx_egress_scrub *scrub = NULL;
+    if (environment == NULL || (plan->transformations == NULL && plan->added == NULL))
+        return SANDBOX_OK;
+    sandbox_status status = make_whole(plan, &whole, error);
+    if (status == SANDBOX_OK)
+        status = sbx_egress_scrub_new(whole, NULL, &scrub, error);
+    for (size_t n = 0; status == SANDBOX_OK && scrub != NULL && environment[n] != NULL; n++) {
+        if (sbx_egress_scrub_finds(scrub, environment[n], strlen(environment[n])))
+            status = sbx_fail_for(error, SANDBOX_DENIED, "credential",
+                                  "entry %zu of the environment carries a credential that is to "
+                                  "stay outside; give its placeholder",
+                                  n + 1);
+    }
+    sbx_egress_scrub_free(scrub);
+    sbx_egress_policy_drop(whole);
+    return status;
+}
+
+static sandbox_status make_whole(const struct sbx_egress_plan *plan, struct sbx_egress_policy **out,
+                                 sandbox_error *error)
+{
     static const uint8_t key[SBX_EGRESS_DIGEST_KEY];
     SBX_ON_EXIT(sbx_json_free) cJSON *add = cJSON_CreateObject();
-    struct sbx_egress_policy *nothing = sbx_egress_policy_new(key), *whole = NULL;
+    struct sbx_egress_policy *nothing = sbx_egress_policy_new(key);
     if (nothing == NULL || add == NULL ||
         (plan->added != NULL &&
          !cJSON_AddItemReferenceToObject(add, "transformations", plan->added))) {
@@ -242,8 +276,7 @@ static sandbox_status check_whole(const struct sbx_egress_plan *plan, sandbox_er
     }
     struct sbx_egress_change change = {
         .policy = plan->policy, .transformations = plan->transformations, .add = add};
-    sandbox_status status = sbx_egress_policy_change(nothing, &change, &whole, error);
+    sandbox_status status = sbx_egress_policy_change(nothing, &change, out, error);
     sbx_egress_policy_drop(nothing);
-    sbx_egress_policy_drop(whole);
     return status;
 }

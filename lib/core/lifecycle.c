@@ -165,6 +165,8 @@ static sandbox_status plan_egress(const sandbox_client *client,
                             "this platform gives workspaces no way out: nothing can be allowed");
     }
     sandbox_status status = sbx_egress_plan_make(NULL, options->egress, plan, error);
+    if (status == SANDBOX_OK)
+        status = sbx_egress_plan_screen(plan, options->env, error);
     if (status != SANDBOX_OK)
         return status;
     record->egress = cJSON_Duplicate(plan->policy, true);

@@ -227,7 +227,10 @@ void agent_egress_forget_key(void)
 static void on_connection(void *user_data)
 {
     for (unsigned count = 0; count < ACCEPTS_AT_ONCE && listener != NULL; count++) {
-        int fd = accept4(agent_watch_fd(listener), NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        struct sockaddr_in peer;
+        socklen_t size = sizeof peer;
+        int fd = accept4(agent_watch_fd(listener), (struct sockaddr *)&peer, &size,
+                         SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             return;
         if (guest_count + taken_count + agent_egress_dial_count() >= GUESTS_MAX)

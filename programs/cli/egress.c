@@ -31,7 +31,7 @@ static const struct cli_option options[] = {
     {0, "none", NULL, "set: nothing", CLI_FLAG, offsetof(struct settings, none)},
     {0, "close", NULL, "close what is open to hosts that are not allowed any more", CLI_FLAG,
      offsetof(struct settings, close)},
-    CLI_REACHING_SECRETS(struct settings, reaching),
+    CLI_REACHING_SECRETS(struct settings),
     {.name = NULL},
 };
 

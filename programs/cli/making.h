@@ -45,7 +45,9 @@ struct cli_making {
      offsetof(type, making.suspend_after_idle_ms)},                                               \
     {0, "check", "opencode:PORT", "what every suspend asks whether it is busy", CLI_LIST,         \
      offsetof(type, making.checks)},                                                              \
-    CLI_REACHING_OPTIONS(type, making.reaching)
+    {0, "allow", "HOST", CLI_REACHING_ALLOW, CLI_LIST, offsetof(type, making.reaching.allow)},    \
+    {0, "transformations", "FILE|-", CLI_REACHING_FILE, CLI_TEXT,                                 \
+     offsetof(type, making.reaching.transformations)}
 
 /* clang-format on */
 

@@ -11,14 +11,15 @@ struct cli_reaching {
 
 /* clang-format off */
 
-/* The table's lines for settings of `type` that hold a struct cli_reaching at `path`. */
-#define CLI_REACHING_OPTIONS(type, path)                                                          \
-    {0, "allow", "HOST", "that it may reach over TLS; *.NAME for all below, * for all", CLI_LIST, \
-     offsetof(type, path.allow)},                                                                 \
-    CLI_REACHING_SECRETS(type, path)
-#define CLI_REACHING_SECRETS(type, path)                                                          \
-    {0, "transformations", "FILE|-", "credentials to put in on the way out, as JSON", CLI_TEXT,   \
-     offsetof(type, path.transformations)}
+/* The table's lines for settings of `type` that hold a struct cli_reaching `reaching`. */
+#define CLI_REACHING_ALLOW "that it may reach over TLS; *.NAME for all below, * for all"
+#define CLI_REACHING_FILE "credentials to put in on the way out, as JSON"
+#define CLI_REACHING_OPTIONS(type)                                                                \
+    {0, "allow", "HOST", CLI_REACHING_ALLOW, CLI_LIST, offsetof(type, reaching.allow)},           \
+    CLI_REACHING_SECRETS(type)
+#define CLI_REACHING_SECRETS(type)                                                                \
+    {0, "transformations", "FILE|-", CLI_REACHING_FILE, CLI_TEXT,                                 \
+     offsetof(type, reaching.transformations)}
 
 /* clang-format on */
 

@@ -24,7 +24,7 @@ static const struct cli_option options[] = {
      offsetof(struct settings, from)},
     {'e', "env", "NAME[=VALUE]", "instead of what create or open gave it", CLI_LIST,
      offsetof(struct settings, env)},
-    CLI_REACHING_OPTIONS(struct settings, reaching),
+    CLI_REACHING_OPTIONS(struct settings),
     {.name = NULL},
 };
 

@@ -27,13 +27,14 @@ def _generate():
     folder = os.environ.get("SANDBOX_PROTO_PYTHON")
     if not folder:
         folder = tempfile.mkdtemp(prefix="sandbox-proto-")
-        names = ["guard.proto", "processes.proto", "files.proto", "ports.proto"]
+        names = ["guard.proto", "processes.proto", "files.proto", "ports.proto", "egress.proto"]
         subprocess.run(["protoc", "-I", PROTO, "--python_out=" + folder] + names, check=True)
     sys.path.insert(0, folder)
     return folder if "SANDBOX_PROTO_PYTHON" not in os.environ else None
 
 
 _GENERATED = _generate()
+import egress_pb2  # noqa: E402
 import guard_pb2  # noqa: E402
 import ports_pb2  # noqa: E402
 import processes_pb2  # noqa: E402
@@ -151,9 +152,10 @@ class Caller:
         return [("sandbox-token-bin", self.token), ("sandbox-epoch", str(self.epoch))]
 
     def method(self, service, name, kind="unary_unary"):
-        module = {"Guard": guard_pb2, "Processes": processes_pb2, "Ports": ports_pb2}[service]
+        module = {"Guard": guard_pb2, "Processes": processes_pb2, "Ports": ports_pb2,
+                  "Egress": egress_pb2}[service]
         described = module.DESCRIPTOR.services_by_name[service].methods_by_name[name]
-        reply = getattr(module, described.output_type.name)
+        reply = getattr(module, described.output_type.name, None) or ports_pb2.PortData
         call = getattr(self.channel, kind)(f"/sandbox.v1.{service}/{name}",
                                            request_serializer=lambda m: m.SerializeToString(),
                                            response_deserializer=reply.FromString)

@@ -83,3 +83,13 @@ def test_the_first_examples_are_short():
     source = pathlib.Path(os.environ["SANDBOX_SOURCE"], "examples")
     for name in ("hello", "files", "stream_output", "port", "many", "suspend"):
         assert len((source / f"{name}.c").read_text("utf-8").splitlines()) < 80, name
+
+
+def test_reach_out(sandbox):
+    out = run(sandbox, "reach_out")
+    if sandbox.uri.startswith("gvisor"):
+        assert "may reach api.example.com\na credential for api.example.com: x-api-key\n" in out
+        assert "'elsewhere.example.net' is not allowed" in out
+        assert out.endswith("refused: elsewhere.example.net, host-not-allowed\n")
+    else:
+        assert out == "this platform gives workspaces no way out\n"

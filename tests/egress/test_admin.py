@@ -353,3 +353,50 @@ def test_many_workspaces_are_told_apart(start, world):
     assert len(proxy.admin("GET", "/v1/workspaces").json["workspaces"]) == 1001
     for number in range(1000):
         assert proxy.admin("DELETE", f"/v1/workspaces/w{number}").status == 204
+
+
+def check(proxy, *texts, path=f"{W1}/check"):
+    return proxy.admin("POST", path, {"texts": texts})
+
+
+def test_texts_with_a_credential_are_found(proxy):
+    """As a command would carry it: plain, within other text, encoded; and whose it is."""
+    assert check(proxy).json == check(proxy, "", "ls -l", PLACEHOLDER).json == {
+        "hosts": [], "secret": False}
+    for text in (SECRET, f"--key={SECRET}x", "UkVBTC1TRUNSRVQtOTFhYg==", SECRET.encode().hex(),
+                 f"\u00e9{SECRET}\u00ff"):
+        answer = check(proxy, "echo", text)
+        assert answer.json["secret"] is True and answer.json["hosts"][0] == "api.example.com", text
+    assert check(proxy, "Basic UkVBTC1TRUNSRVQ=").json == {"hosts": ["github.com"], "secret": True}
+    assert SECRET not in proxy.log()
+    proxy.patch("w1", transformations=[])
+    assert check(proxy, SECRET).json["secret"] is False
+
+
+def test_a_check_has_its_own_rules(proxy):
+    assert check(proxy, "x", path="/v1/workspaces/none/check").status == 404
+    assert proxy.admin("GET", f"{W1}/check").status == 405
+    for body in ({}, {"texts": "x"}, {"texts": [1]}, {"texts": [], "more": 1}, b"{", []):
+        answer = proxy.admin("POST", f"{W1}/check", body)
+        assert (answer.status, answer.json["error"]["reason"]) == (400, "bad-request"), body
+    assert check(proxy, "y" * (3 << 20), SECRET).json["secret"] is True
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.connect(str(proxy.socket))
+        stream.sendall(f"POST {W1}/check HTTP/1.1\r\nHost: x\r\nContent-Length: {9 << 20}\r\n\r\n"
+                       .encode())
+        assert b" 413 " in stream.makefile("rb").readline()
+    assert proxy.admin("POST", W1, {"texts": []}).status == 405
+
+
+def test_a_new_key_is_a_new_run(proxy, world):
+    """What the former one opened ends; policy and credentials stay."""
+    old, new = proxy.keys[GUEST], secrets.token_hex(32)
+    tunnel = open_tunnel(proxy)
+    assert proxy.admin("PATCH", W1, {"key": "short"}).status == 400
+    proxy.patch("w1", key=new)
+    assert is_closed(tunnel)
+    with proxy.connect(key=old) as stream:
+        assert reason_of(ask(stream, connect_request("api.example.com"))[0]) == "wrong-key"
+    proxy.keys[GUEST] = new
+    assert verdict(proxy, "api.example.com") == 200
+    assert len(proxy.admin("GET", W1).json["transformations"]) == 2

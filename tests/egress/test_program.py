@@ -257,3 +257,29 @@ def test_it_uses_little_when_idle(start):
         pass
     with open(f"/proc/{proxy.process.pid}/status", encoding="ascii") as status:
         assert int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1)) <= 6144
+
+
+def test_it_goes_on_in_the_background_once_it_listens(tmp_path):
+    words = ("--detach", "--admin", f"unix:{tmp_path}/admin", "--log", f"{tmp_path}/log")
+    done = run(*words)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.connect(f"{tmp_path}/admin")
+    [number] = [int(name) for name in os.listdir("/proc") if name.isdigit()
+                and f"unix:{tmp_path}/admin" in command_line(name)]
+    assert os.getsid(number) == number and os.readlink(f"/proc/{number}/fd/2") == "/dev/null"
+    second = run(*words)
+    assert second.returncode == 1 and "--admin" in second.stderr, "it says why, and to whom"
+    os.kill(number, signal.SIGTERM)
+    await_true(lambda: not os.path.exists(f"/proc/{number}"), "its end")
+    assert '"event":"ended"' in (tmp_path / "log").read_text()
+    done = run("--detach", "--admin", f"unix:{tmp_path}/admin")
+    assert done.returncode == 2 and "--log" in done.stderr
+
+
+def command_line(number):
+    try:
+        with open(f"/proc/{number}/cmdline", "rb") as file:
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

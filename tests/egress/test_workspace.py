@@ -198,6 +198,50 @@ def test_a_command_with_a_credential_does_not_run(reaching):
     assert reaching.inside(f"echo {PLACEHOLDER}").stdout == PLACEHOLDER.encode() + b"\n"
 
 
+def test_an_environment_with_a_credential_is_refused(state, reaching):
+    other = state.beside()
+    given = json.dumps(RULES).encode()
+    words = ("-e", f"KEY={SECRET}", "--transformations", "-")
+    for line in (("create", *words, other.name), ("open", *words, other.name),
+                 ("resume", *words, reaching.name)):
+        said = state.run(*line, given=given, code=5)
+        assert b"environment carries a credential" in said.stderr
+        assert SECRET.encode() not in said.stderr
+    assert [one["name"] for one in state.json("list")] == [reaching.name]
+
+
+def test_without_a_proxy_nothing_is_made(world, authority):
+    world.reset()
+    workspace = in_world(world, authority, RUNSC)
+    options = workspace.state / "egress" / "options"
+    right = options.read_text(encoding="ascii")
+    options.write_text("--no-such-option\n", encoding="ascii")
+    said = workspace.run("create", "--allow", "api.example.com", workspace.name, code=6)
+    assert b"the egress proxy does not start" in said.stderr and b"no-such-option" in said.stderr
+    assert workspace.json("list") == [] and not workspace.proxies()
+    options.write_text(right, encoding="ascii")
+    workspace.run("create", workspace.name)
+    assert workspace.json("egress", "show", workspace.name)["mode"] == "none"
+    workspace.run("egress", "allow", workspace.name, "api.example.com")
+    assert workspace.json("egress", "show", workspace.name)["registered"] is True
+    workspace.end()
+
+
+def test_changes_at_once_end_in_what_is_recorded(reaching):
+    """Whoever is last to tell the proxy tells it what stands in the record."""
+    hosts = [f"h{number}.example.com" for number in range(8)]
+    running = [subprocess.Popen(
+        reaching.network.command(CLI, "egress", "allow", reaching.name, host),
+        env={**os.environ, "SANDBOX_URI": reaching.uri}) for host in hosts]
+    assert [one.wait(60) for one in running] == [0] * len(hosts)
+    recorded = reaching.json("egress", "show", reaching.name)["allow"]
+    assert sorted(recorded) == sorted(["api.example.com", *hosts])
+    told = json.loads(subprocess.run(
+        ["curl", "-sS", "--unix-socket", str(reaching.state / "egress" / "admin.sock"),
+         "http://x/v1/workspaces"], capture_output=True, check=True, timeout=60).stdout)
+    assert sorted(told["workspaces"][0]["policy"]["allow"]) == sorted(recorded)
+
+
 def test_policy_survives_a_suspend_and_credentials_do_not(reaching, api):
     for number in range(COUNT):
         reaching.run("suspend", reaching.name)

@@ -178,6 +178,26 @@ START_TEST(of_two_values_that_begin_alike_the_longer_goes)
 }
 END_TEST
 
+START_TEST(whether_a_text_holds_a_value_is_told_for_one_host_and_for_all)
+{
+    struct sbx_egress_scrub *all = NULL, *one = scrub_for("github.com");
+    static const char *const holding[] = {"--key=" REAL_SECRET,   "x" REAL_SECRET "y",
+                                          "Z2l0OnBhc3N3b3JkMSE=", "git:password1!",
+                                          "sk/real+token\"",      "sk%2Freal%2Btoken%22"};
+    static const char *const fine[] = {"", "x", PLACEHOLDER, "REAL-SECRET-91", "1234567"};
+    ck_assert_int_eq(sbx_egress_scrub_new(policy, NULL, &all, NULL), SANDBOX_OK);
+    for (size_t i = 0; i < sizeof holding / sizeof holding[0]; i++) {
+        bool of_github = i == 2 || i == 3;
+        ck_assert(sbx_egress_scrub_finds(all, holding[i], strlen(holding[i])));
+        ck_assert_int_eq(sbx_egress_scrub_finds(one, holding[i], strlen(holding[i])), of_github);
+    }
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++)
+        ck_assert(!sbx_egress_scrub_finds(all, fine[i], strlen(fine[i])));
+    sbx_egress_scrub_free(all);
+    sbx_egress_scrub_free(one);
+}
+END_TEST
+
 START_TEST(the_longest_value_is_found_in_small_pieces)
 {
     static char rules[12000], text[40000], value[SBX_EGRESS_VALUE_MAX + 1];
@@ -212,6 +232,7 @@ int main(void)
     tcase_add_test(all, a_limit_is_told_and_nothing_is_lost_in_silence);
     tcase_add_test(all, of_two_values_that_begin_alike_the_longer_goes);
     tcase_add_test(all, the_longest_value_is_found_in_small_pieces);
+    tcase_add_test(all, whether_a_text_holds_a_value_is_told_for_one_host_and_for_all);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
