@@ -18,7 +18,7 @@ typedef struct sandbox_manifests_options {
     const char *agent_image;    /**< With the agent at /sandbox-agent. Needed. */
     const char *bucket;         /**< Where snapshots lie. Needed. */
     const char *path;           /**< Within the bucket. Default: the namespace. */
-    const char *egress;         /**< ADDRESS:PORT of the egress proxy. Default: nothing goes out. */
+    const char *egress; /**< ADDRESS:PORT of an egress proxy that is there. Default: no way out. */
     const char *machine_family; /**< Default: n2. E2 keeps no memory and is refused. */
     const char *service_account; /**< [NAMESPACE/]NAME that uses the library. Default: made. */
     uint32_t replicas;           /**< Pods that wait ready. Default: 2. */
@@ -27,6 +27,8 @@ typedef struct sandbox_manifests_options {
     bool own_nodes; /**< Use nodes that are there; make no compute class that creates some. */
     bool force;     /**< Applying: take over fields that somebody else has set. */
     bool reserved[2];
+    /** With sandbox-egress-proxy, as NAME@sha256:…: one is set up as the only way out. */
+    const char *egress_image;
 } sandbox_manifests_options;
 
 #define SANDBOX_MANIFESTS_OPTIONS .size = sizeof(sandbox_manifests_options)

@@ -84,7 +84,7 @@ struct sbx_manifests_sink {
 struct sbx_egress_way {
     /* "ADDRESS:PORT" that the agent connects to; "": a carrier accepts them from outside. */
     char address[80];
-    char key[65]; /* what the agent says there first; "" where `address` is. Wipe it. */
+    char key[65]; /* what the agent says there first, where there is an address. Wipe it. */
 };
 
 struct sbx_driver {

@@ -114,6 +114,8 @@ static sandbox_status tell_agent(sandbox_client *client, struct sbx_record *reco
         return status;
     Sandbox__V1__EgressOpenRequest request = SANDBOX__V1__EGRESS_OPEN_REQUEST__INIT;
     ProtobufCMessage *reply = NULL;
+    request.address = (char *)(uintptr_t)way->address;
+    request.key = (ProtobufCBinaryData){strlen(way->key), (uint8_t *)(uintptr_t)way->key};
     request.base_urls = base_urls;
     request.n_base_urls = sizeof base_urls / sizeof base_urls[0];
     status = sbx_session_call(session, "/sandbox.v1.Egress/Open", &request.base, true,

@@ -155,9 +155,15 @@ static sandbox_status plan_egress(const sandbox_client *client,
 {
     if (options->egress == NULL)
         return SANDBOX_OK;
-    if (!client->driver->can(client->state, SANDBOX_CAN_REACH_OUT))
+    if (!client->driver->can(client->state, SANDBOX_CAN_REACH_OUT)) {
+        /* The driver may know what it lacks. */
+        if (client->driver->egress_ask != NULL &&
+            client->driver->egress_ask(client->state, record->id, SBX_EGRESS_KNOWN, NULL, NULL,
+                                       NULL, error) == SANDBOX_UNSUPPORTED)
+            return SANDBOX_UNSUPPORTED;
         return sbx_fail_for(error, SANDBOX_UNSUPPORTED, "no-egress",
                             "this platform gives workspaces no way out: nothing can be allowed");
+    }
     sandbox_status status = sbx_egress_plan_make(NULL, options->egress, plan, error);
     if (status == SANDBOX_OK)
         status = sbx_egress_plan_screen(plan, options->env, error);

@@ -4,6 +4,7 @@
 #include "call.h"
 #include "carry.h"
 #include "egress.pb-c.h"
+#include "egress_dial.h"
 #include "util/memory.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -54,6 +55,9 @@ static void forget_guest(struct guest *guest, bool reset);
 static struct taker *find_waiting(void);
 static bool hand_over(struct taker *taker, int fd);
 static void on_taken(void *user_data);
+static bool check_way(struct agent_call *call, const Sandbox__V1__EgressOpenRequest *request);
+static void begin_way(const Sandbox__V1__EgressOpenRequest *request);
+static void fail_as_dialing(struct agent_call *call);
 static bool check_urls(struct agent_call *call, const Sandbox__V1__EgressOpenRequest *request);
 static char **copy_urls(char *const *urls, size_t count);
 
@@ -85,7 +89,7 @@ static void egress_open(struct agent_call *call, const ProtobufCMessage *message
 {
     const Sandbox__V1__EgressOpenRequest *request = (const Sandbox__V1__EgressOpenRequest *)message;
     Sandbox__V1__EgressOpenReply reply = SANDBOX__V1__EGRESS_OPEN_REPLY__INIT;
-    if (!check_urls(call, request))
+    if (!check_urls(call, request) || !check_way(call, request))
         return;
     char **urls = copy_urls(request->base_urls, request->n_base_urls);
     if (urls == NULL) {
@@ -100,6 +104,7 @@ static void egress_open(struct agent_call *call, const ProtobufCMessage *message
     wanted = true;
     free(base_urls);
     base_urls = urls;
+    begin_way(request);
     reply.port = agent_egress_port();
     agent_call_answer(call, &reply.base);
 }
@@ -118,6 +123,44 @@ static bool check_urls(struct agent_call *call, const Sandbox__V1__EgressOpenReq
             "base_urls are at most %u of \"NAME=https://…\", each of less than %u bytes",
             BASE_URLS_MAX, BASE_URL_SIZE);
     return good;
+}
+
+/* Both or neither. */
+static bool check_way(struct agent_call *call, const Sandbox__V1__EgressOpenRequest *request)
+{
+    bool is_empty = *request->address == '\0' && request->key.len == 0;
+    bool good =
+        is_empty || agent_egress_dial_check(request->address, request->key.data, request->key.len);
+    if (!good)
+        agent_call_fail(call, AGENT_INVALID_ARGUMENT, "invalid",
+                        "the egress proxy is ADDRESS:PORT in numbers, with a key of %u lower-case "
+                        "hexadecimal digits",
+                        AGENT_EGRESS_KEY_SIZE);
+    return good;
+}
+
+/* Where the agent connects itself nobody waits any more, neither guests nor takers. */
+static void begin_way(const Sandbox__V1__EgressOpenRequest *request)
+{
+    if (*request->address == '\0') {
+        agent_egress_dial_forget();
+        return;
+    }
+    agent_egress_dial_to(request->address, request->key.data);
+    while (guests != NULL) {
+        int fd = fcntl(agent_watch_fd(guests->watch), F_DUPFD_CLOEXEC, 3);
+        forget_guest(guests, false);
+        if (fd >= 0)
+            agent_egress_dial(fd);
+    }
+    for (struct taker *taker = find_waiting(); taker != NULL; taker = find_waiting())
+        fail_as_dialing(taker->carry.call);
+}
+
+static void fail_as_dialing(struct agent_call *call)
+{
+    agent_call_fail(call, AGENT_FAILED_PRECONDITION, "dials-itself",
+                    "the agent connects to the egress proxy itself");
 }
 
 /* Pointers and texts in one block. */
@@ -173,6 +216,12 @@ void agent_egress_close(void)
         forget_guest(guests, true);
     for (struct taker *taker = takers; taker != NULL; taker = taker->next)
         agent_carry_close(&taker->carry);
+    agent_egress_dial_close();
+}
+
+void agent_egress_forget_key(void)
+{
+    agent_egress_dial_forget();
 }
 
 static void on_connection(void *user_data)
@@ -184,7 +233,7 @@ static void on_connection(void *user_data)
                          SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             return;
-        if (guest_count + taken_count >= GUESTS_MAX)
+        if (guest_count + taken_count + agent_egress_dial_count() >= GUESTS_MAX)
             close(fd);
         else
             welcome(fd);
@@ -195,6 +244,10 @@ static void welcome(int fd)
 {
     int one = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (agent_egress_dials()) {
+        agent_egress_dial(fd);
+        return;
+    }
     struct taker *taker = find_waiting();
     if (taker != NULL) {
         (void)hand_over(taker, fd);
@@ -281,6 +334,10 @@ static void on_taken(void *user_data)
 
 static void begin_taker(struct agent_call *call, const Sandbox__V1__PortData *message)
 {
+    if (agent_egress_dials()) {
+        fail_as_dialing(call);
+        return;
+    }
     struct taker *taker = waiting_count < CALLS_MAX ? calloc(1, sizeof *taker) : NULL;
     if (taker == NULL) {
         agent_call_fail(call, AGENT_RESOURCE_EXHAUSTED, "too-many-calls",
@@ -352,6 +409,7 @@ const struct agent_method agent_egress_methods[] = {
     {.path = "/sandbox.v1.Egress/Open",
      .request = &sandbox__v1__egress_open_request__descriptor,
      .message = egress_open,
+     .not_over_tcp = true,
      .passive = true},
     {.path = "/sandbox.v1.Egress/Accept",
      .request = &sandbox__v1__port_data__descriptor,

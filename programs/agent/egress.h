@@ -1,6 +1,6 @@
 /*
  * The way out: commands connect to a port of 127.0.0.1, and whoever has called Accept outside takes
- * their connections. It is listened on from Egress.Open until a Seal, and again after the Open
+ * their connections, or the agent takes them to the proxy itself (egress_dial.h). It is listened on from Egress.Open until a Seal, and again after the Open
  * that ends the seal: a sealed agent must hold no socket that its runtime would have to save.
  */
 #ifndef AGENT_EGRESS_H
@@ -14,6 +14,8 @@
 bool agent_egress_configure(const char *text);
 /* Listens no more, and cuts off all connections, whose calls are over or about to be. */
 void agent_egress_close(void);
+/* After a close that is final: the proxy's address and the key are this run's. */
+void agent_egress_forget_key(void);
 /* After a close: if there was a way out, it is listened on again. */
 void agent_egress_open_again(void);
 

@@ -249,6 +249,7 @@ static void on_kept(uv_work_t *work, int status)
     guard->sealed.parked = sealing.report.parked;
     guard->sealed.connections_reset = agent_carry_resets() - guard->resets;
     agent_tcp_forget_key();
+    agent_egress_forget_key();
     agent_server_close_others(sealing.call);
     agent_call_answer(sealing.call, &guard->sealed.base);
     agent_server_goodbye(sealing.call);

@@ -27,11 +27,7 @@ struct agent_greeting {
     struct agent_greeting *next;
 };
 
-static union {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-} place; /* of the family AF_UNSPEC: none was given */
+static union agent_tcp_address place; /* of the family AF_UNSPEC: none was given */
 static uv_tcp_t *listener;
 static uint8_t key[SBX_DIGEST_BYTES];
 static bool has_key;
@@ -52,6 +48,12 @@ static void on_closed(uv_handle_t *handle);
 
 bool agent_tcp_configure(const char *text)
 {
+    return agent_tcp_address_read(text, &place);
+}
+
+bool agent_tcp_address_read(const char *text, union agent_tcp_address *out)
+{
+    union agent_tcp_address read = {.any.sa_family = AF_UNSPEC};
     char address[INET6_ADDRSTRLEN] = "", end = '\0';
     unsigned port = 0;
     const char *colon = strrchr(text, ':');
@@ -61,8 +63,11 @@ bool agent_tcp_configure(const char *text)
         sscanf(colon + 1, "%5u%c", &port, &end) != 1 || port == 0 || port > UINT16_MAX)
         return false;
     memcpy(address, begin, (size_t)(stop - begin));
-    return (is_v6 ? uv_ip6_addr(address, (int)port, &place.v6)
-                  : uv_ip4_addr(address, (int)port, &place.v4)) == 0;
+    if ((is_v6 ? uv_ip6_addr(address, (int)port, &read.v6)
+               : uv_ip4_addr(address, (int)port, &read.v4)) != 0)
+        return false;
+    *out = read;
+    return true;
 }
 
 unsigned agent_tcp_port(void)

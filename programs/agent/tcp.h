@@ -7,8 +7,18 @@
 #define AGENT_TCP_H
 
 #include "util/digest.h"
+#include <netinet/in.h>
 
-/* "ADDRESS:PORT" in numbers, "[ADDRESS]:PORT" of IPv6. False: it is none. */
+union agent_tcp_address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+/* "ADDRESS:PORT" in numbers, "[ADDRESS]:PORT" of IPv6. False: it is none, and nothing is written. */
+bool agent_tcp_address_read(const char *text, union agent_tcp_address *out);
+
+/* Such an address. False: it is none. */
 bool agent_tcp_configure(const char *text);
 /*
  * After an Open: `key` is of the token that holds now. Whoever has proven another one is cut.

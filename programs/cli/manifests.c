@@ -28,6 +28,8 @@ static const struct cli_option options[] = {
      CLI_TEXT, OPTION(image)},
     {0, "egress", "ADDRESS:PORT", "the only place that is reached; default: none", CLI_TEXT,
      OPTION(egress)},
+    {0, "egress-proxy", "IMAGE", "sets up an egress proxy, the only place that is reached",
+     CLI_TEXT, OPTION(egress_image)},
     {0, "replicas", "COUNT", "Pods that wait ready; default 2", CLI_NUMBER, OPTION(replicas)},
     {0, "memory", "MIB", "of a workspace; default 1024", CLI_NUMBER, OPTION(memory_mib)},
     {0, "cpus", "NUMBER", "processors of a workspace; default 1", CLI_MILLIS, OPTION(cpu_millis)},
@@ -46,9 +48,10 @@ const struct cli_verb cli_manifests = {
     .name = "manifests",
     .usage = "gke",
     .summary = "print or apply what a cluster needs",
-    .text = "As YAML, in the order of application: namespace, rights, network policy, compute\n"
-            "class, snapshot storage and policy, template, pool. The namespace and the pool are\n"
-            "those of -u, by default workspaces and standard. Exit code 0 when all is applied.",
+    .text =
+        "As YAML, in the order of application: namespace, rights, network policy, egress proxy,\n"
+        "compute class, snapshot storage and policy, template, pool. The namespace and the pool\n"
+        "are those of -u, by default workspaces and standard. Exit code 0 when all is applied.",
     .options = options,
     .settings_size = sizeof(struct settings),
     .least = 1,

@@ -2,6 +2,7 @@
 
 import http.server
 import importlib.util
+import ipaddress
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 
 import pytest
 
@@ -68,6 +70,13 @@ def command_on(double, place="workspaces?pool=standard"):
     return command
 
 
+def await_true(condition):
+    end = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def documents(text):
     return list(yaml.safe_load_all(text))
 
@@ -117,6 +126,99 @@ def test_the_set_is_whole_and_in_order(memory):
     assert network["egress"] == template["spec"]["networkPolicy"]["egress"] == way
     assert network["ingress"] == template["spec"]["networkPolicy"]["ingress"] == []
     assert network["podSelector"]["matchLabels"].items() <= labels.items()
+
+
+PROXY = ("--egress-proxy", "registry.example/sandbox-egress-proxy@" + DIGEST)
+
+
+def allowed_ports(rules, where, **wanted):
+    """The ports that rules of a policy open for a peer that is wanted."""
+    return sorted(port["port"] for rule in rules for port in rule["ports"]
+                  if any(wanted.items() <= peer.items() for peer in rule[where]))
+
+
+def test_the_proxy_is_all_that_workspaces_reach(memory):
+    found = documents(memory.text("-u", "gke://c/apps?pool=mine", "manifests", "gke", *WANTED,
+                                  *PROXY, "--service-account", "tools/bot"))
+    own = [one for one in found if one["metadata"].get("namespace") == "apps-egress"]
+    assert [one["kind"] for one in own] == ["NetworkPolicy", "Service", "Deployment"]
+    kinds = [(one["kind"], one["metadata"]["name"]) for one in found]
+    assert kinds.index(("Namespace", "apps-egress")) < kinds.index(("Deployment",
+                                                                    "sandbox-egress-proxy"))
+    network, service, deployment = own
+    spec = deployment["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"] == service["spec"]["selector"] == \
+        network["spec"]["podSelector"]["matchLabels"] == labels
+    # Out of a workspace: to these Pods, at the proxy's port, and nothing else.
+    template = of_kind(found, "SandboxTemplate")[0]["spec"]
+    assert template["networkPolicy"]["egress"] == [
+        {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name":
+                                                       "apps-egress"}},
+                 "podSelector": {"matchLabels": labels}}],
+         "ports": [{"protocol": "TCP", "port": 3128}]}]
+    assert of_kind(found, "NetworkPolicy")[0]["spec"]["egress"] == template["networkPolicy"]["egress"]
+    # Into the proxy: workspaces to the one port, whoever uses the library to the other.
+    rules = network["spec"]["ingress"]
+    spaces = [rule["from"][0]["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+              for rule in rules]
+    assert spaces == ["apps", "tools"] and [len(rule["from"]) for rule in rules] == [1, 1]
+    pods = template["podTemplate"]["metadata"]["labels"]
+    workspaces = {"matchExpressions": [{"key": "sandbox.users.io/pool", "operator": "Exists"}]}
+    assert "sandbox.users.io/pool" in pods and "sandbox.users.io/client" not in pods
+    assert allowed_ports(rules, "from", podSelector=workspaces) == [3128]
+    client = {"matchLabels": {"sandbox.users.io/client": "true"}}
+    assert allowed_ports(rules, "from", podSelector=client) == [3129]
+
+
+def test_the_proxy_reaches_names_and_what_is_public(memory):
+    found = documents(memory.text("manifests", "gke", *WANTED, *PROXY))
+    rules = [one for one in of_kind(found, "NetworkPolicy")
+             if one["metadata"]["name"] == "sandbox-egress-proxy"][0]["spec"]["egress"]
+
+    def ports_to(address):
+        address = ipaddress.ip_address(address)
+        ports = set()
+        for rule in rules:
+            for block in (peer["ipBlock"] for peer in rule["to"] if "ipBlock" in peer):
+                outside = [ipaddress.ip_network(one) for one in block.get("except", [])]
+                whole = ipaddress.ip_network(block["cidr"])
+                if address in whole and not any(address in one for one in outside):
+                    ports |= {(port["protocol"], port["port"]) for port in rule["ports"]}
+                assert all(one.version == whole.version and one.subnet_of(whole)
+                           for one in outside)
+        return ports
+    public, names = {("TCP", 443), ("TCP", 80)}, {("TCP", 53), ("UDP", 53)}
+    for address in ("1.1.1.1", "93.184.215.14", "172.32.0.1", "2606:4700::1111"):
+        assert ports_to(address) == public, address
+    for address in ("10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "127.0.0.1", "0.0.0.0",
+                    "169.254.1.1", "224.0.0.1", "240.0.0.1", "::1", "fd00::1", "fe80::1",
+                    "2002:a00:1::", "64:ff9b::a00:1", "::ffff:10.0.0.1"):
+        assert ports_to(address) == set(), address
+    for address in ("169.254.169.254", "169.254.20.10"):
+        assert ports_to(address) == names, address
+
+
+def test_the_proxy_has_no_more_rights_than_it_needs(memory):
+    text = memory.text("manifests", "gke", *WANTED, *PROXY)
+    found = documents(text)
+    spec = of_kind(found, "Deployment")[0]["spec"]
+    pod = spec["template"]["spec"]
+    container = pod["containers"][0]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert pod["automountServiceAccountToken"] is False
+    security = pod["securityContext"]
+    assert security["runAsNonRoot"] is True and security["runAsUser"] > 0
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False,
+                                            "readOnlyRootFilesystem": True,
+                                            "capabilities": {"drop": ["ALL"]}}
+    assert {"cpu", "memory"} <= container["resources"]["limits"].keys()
+    assert container["image"] == PROXY[1] and "readinessProbe" in container
+    # The token is made by hand, and no manifest holds one.
+    assert container["env"] == [{"name": "SANDBOX_PROXY_TOKEN", "valueFrom": {"secretKeyRef": {
+        "name": "sandbox-egress-proxy", "key": "token"}}}]
+    assert not of_kind(found, "Secret") and "kubectl create secret generic" in text
 
 
 def test_a_pod_has_no_more_rights_than_it_needs(memory):
@@ -178,6 +280,9 @@ def test_the_same_words_give_the_same_text(memory):
     (("manifests", "gke", *WANTED, "--image", "debian:12"), 2, "digest"),
     (("manifests", "gke", *WANTED, "--egress", "proxy.example:3128"), 2, "knows no names"),
     (("manifests", "gke", *WANTED, "--egress", "192.0.2.1:0"), 2, "ADDRESS:PORT"),
+    (("manifests", "gke", *WANTED, "--egress-proxy", "registry.example/proxy:1"), 2, "digest"),
+    (("manifests", "gke", *WANTED, *PROXY, "--egress", "192.0.2.1:3128"), 2, "not both"),
+    (("-u", f"gke://c/{'n' * 60}?pool=mine", "manifests", "gke", *WANTED, *PROXY), 2, "too long"),
     (("manifests", "gke", *WANTED, "--service-account", "A B"), 2, "[NAMESPACE/]NAME"),
     (("manifests", "gke", *WANTED, "--apply"), 2, "-u gke://"),
     (("-u", "gke://c/n", "manifests", "gke", *WANTED), 2, "pool=NAME"),
@@ -263,6 +368,63 @@ def test_what_is_applied_passes_the_doctor(cluster):
         {one["subject"] for one in told if one["severity"] == "good"}
 
 
+def of_proxy(command):
+    return [(one["severity"], one["text"], one["remedy"])
+            for one in findings(command, code=None) if one["subject"] == "egress"]
+
+
+def test_the_proxy_is_looked_for_where_workspaces_are_let_to_it(cluster):
+    command = command_on(cluster, "apps?pool=withproxy")
+    assert command.text("manifests", "gke", *WANTED, *PROXY, "--apply").count("applied") == 17
+    place = {"namespace": "apps-egress", "name": "sandbox-egress-proxy"}
+    (severity, text, _), = of_proxy(command)
+    assert severity == "problem" and "'apps-egress' is not ready" in text
+    pod = {"metadata": {"name": "proxy-1", "namespace": "apps-egress", "labels": {
+        "app.kubernetes.io/name": "sandbox-egress-proxy"}},
+        "spec": {"containers": [{"name": "proxy", "image": PROXY[1]}]}}
+    cluster.tell(do="put", resource="pods", object=pod)
+    await_true(lambda: cluster.tell(do="objects", resource="pods", namespace="apps-egress",
+                                    name="proxy-1")["objects"][0]["status"]["phase"] == "Running")
+    waiting = {"reason": "CreateContainerConfigError",
+               "message": 'secret "sandbox-egress-proxy" not found'}
+    cluster.tell(do="edit", resource="pods", namespace="apps-egress", name="proxy-1", patch={
+        "status": {"containerStatuses": [{"name": "proxy", "ready": False,
+                                          "state": {"waiting": waiting}}]}})
+    (severity, text, remedy), = of_proxy(command)
+    assert severity == "problem" and waiting["message"] in text
+    assert "kubectl create secret generic sandbox-egress-proxy" in remedy and "apps-egress" in remedy
+    cluster.tell(do="edit", resource="deployments", **place,
+                 patch={"status": {"readyReplicas": 1}})
+    assert [severity for severity, _, _ in of_proxy(command)] == ["good"]
+    cluster.tell(do="edit", resource="deployments", **place, patch={"spec": {"replicas": 2}})
+    (severity, text, _), = of_proxy(command)
+    assert severity == "problem" and "two egress proxies" in text
+    cluster.tell(do="deny", verb="get", resource="deployments")
+    (severity, text, _), = of_proxy(command)
+    assert severity == "note" and "not known" in text
+    cluster.tell(do="clear")
+    cluster.tell(do="remove", resource="deployments", **place)
+    (severity, text, remedy), = of_proxy(command)
+    assert severity == "problem" and "no egress proxy in 'apps-egress'" in text
+    assert "--egress-proxy" in remedy
+    # Another pool, which has no way out, says nothing of it.
+    assert not of_proxy(command_on(cluster))
+    cluster.tell(do="remove", resource="pods", namespace="apps-egress", name="proxy-1")
+
+
+def test_the_proxy_is_looked_for_in_what_kubectl_prints(cluster, memory, tmp_path):
+    command = command_on(cluster, "apps?pool=printed")
+    command.run("manifests", "gke", *WANTED, *PROXY, "--apply")
+    cluster.tell(do="edit", resource="deployments", namespace="apps-egress",
+                 name="sandbox-egress-proxy", patch={"status": {"readyReplicas": 1}})
+    path = tmp_path / "printed"
+    words = ("-u", "gke:///apps?pool=printed")
+    path.write_text(json.dumps(printed(cluster, *KINDS, "deployments", "pods")), "utf-8")
+    assert ("egress", "good") in looked_at(memory, str(path), *words)
+    path.write_text(json.dumps(printed(cluster, *KINDS)), "utf-8")
+    assert "not in the description" in looked_at(memory, str(path), *words)["egress", "note"]
+
+
 def knows_openapi_v3():
     """Debian 12's kubectl, of 2021, asks for OpenAPI v2 before it applies anything."""
     if shutil.which("kubectl") is None:
@@ -276,12 +438,13 @@ def knows_openapi_v3():
 @pytest.mark.skipif(not knows_openapi_v3(), reason="no kubectl of 1.27 or newer")
 def test_kubectl_takes_what_is_printed(cluster):
     command = command_on(cluster, "other?pool=mine")
-    text = command.text("manifests", "gke", *WANTED)
-    done = subprocess.run(["kubectl", "apply", "-f", "-"], input=text.encode(), timeout=WAIT,
-                          env={**command.environment, "HOME": str(cluster.directory)},
-                          capture_output=True, check=False)
-    assert done.returncode == 0, done
-    assert len(done.stdout.splitlines()) == 13, done
+    text = command.text("manifests", "gke", *WANTED, *PROXY)
+    for words in ((), ("--dry-run=server",)):
+        done = subprocess.run(["kubectl", "apply", *words, "-f", "-"], input=text.encode(),
+                              env={**command.environment, "HOME": str(cluster.directory)},
+                              capture_output=True, timeout=WAIT, check=False)
+        assert done.returncode == 0, done
+        assert len(done.stdout.splitlines()) == 17, done
 
 
 def test_what_others_have_set_is_theirs_unless_forced(cluster):
@@ -412,12 +575,14 @@ KINDS = {"sandboxwarmpools": ("extensions.agents.x-k8s.io/v1beta1", "SandboxWarm
          "podsnapshotstorageconfigs": ("podsnapshot.gke.io/v1", "PodSnapshotStorageConfig"),
          "runtimeclasses": ("node.k8s.io/v1", "RuntimeClass"), "nodes": ("v1", "Node")}
 
+OF_PROXY = {"deployments": ("apps/v1", "Deployment"), "pods": ("v1", "Pod")}
+
 
 def printed(cluster, *plurals):
     """As `kubectl get … -A -o json` prints it."""
     items = []
     for plural in plurals:
-        version, kind = KINDS[plural]
+        version, kind = {**KINDS, **OF_PROXY}[plural]
         items += [{**one, "apiVersion": version, "kind": kind}
                   for one in cluster.tell(do="objects", resource=plural)["objects"]]
     return {"apiVersion": "v1", "kind": "List", "items": items, "metadata": {"resourceVersion": ""}}

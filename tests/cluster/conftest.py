@@ -44,12 +44,15 @@ class Answer:
 class Double:
     """One running cluster."""
 
+    starter = ()  # words of a command that it is started by
+
     def __init__(self, *arguments):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="cluster-double."))
         self.errors = open(f"{self.directory}.errors", "w+", encoding="utf-8")
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         self.process = subprocess.Popen(
-            ["/usr/bin/python3", str(PROGRAM), "--directory", str(self.directory), *arguments],
+            [*self.starter, "/usr/bin/python3", str(PROGRAM), "--directory", str(self.directory),
+             *arguments],
             stdin=subprocess.PIPE, stdout=self.errors, stderr=self.errors, env=environment)
         self.await_true(lambda: (self.directory / "ready").exists() or
                         self.process.poll() is not None)

@@ -19,9 +19,6 @@ union address {
     struct sockaddr_in6 v6;
 };
 
-static sandbox_status find_pod(struct sbx_gke *driver, const struct sbx_record *record,
-                               struct sbx_gke_incarnation *recorded, const struct sbx_wait *wait,
-                               cJSON **pod, sandbox_error *error);
 static sandbox_status no_instance(const struct sbx_record *record, sandbox_error *error);
 static sandbox_status unreachable(const struct sbx_record *record, const char *address,
                                   const char *why, sandbox_error *error);
@@ -38,7 +35,7 @@ sandbox_status sbx_gke_connect(void *state, const struct sbx_record *record,
     struct sbx_gke *driver = state;
     struct sbx_gke_incarnation recorded;
     SBX_ON_EXIT(sbx_json_free) cJSON *pod = NULL;
-    sandbox_status status = find_pod(driver, record, &recorded, wait, &pod, error);
+    sandbox_status status = sbx_gke_recorded_pod(driver, record, &recorded, wait, &pod, error);
     if (status != SANDBOX_OK)
         return status;
     struct sbx_exec_options options = {
@@ -59,7 +56,7 @@ sandbox_status sbx_gke_connect_direct(void *state, const struct sbx_record *reco
     struct sbx_gke *driver = state;
     struct sbx_gke_incarnation recorded;
     SBX_ON_EXIT(sbx_json_free) cJSON *pod = NULL;
-    sandbox_status status = find_pod(driver, record, &recorded, wait, &pod, error);
+    sandbox_status status = sbx_gke_recorded_pod(driver, record, &recorded, wait, &pod, error);
     if (status != SANDBOX_OK)
         return status;
     union address address = {.any.sa_family = AF_UNSPEC};
@@ -100,10 +97,9 @@ const char *sbx_gke_pod_address(const cJSON *pod)
     return first;
 }
 
-/* The recorded one, as long as it runs. */
-static sandbox_status find_pod(struct sbx_gke *driver, const struct sbx_record *record,
-                               struct sbx_gke_incarnation *recorded, const struct sbx_wait *wait,
-                               cJSON **pod, sandbox_error *error)
+sandbox_status sbx_gke_recorded_pod(struct sbx_gke *driver, const struct sbx_record *record,
+                                    struct sbx_gke_incarnation *recorded,
+                                    const struct sbx_wait *wait, cJSON **pod, sandbox_error *error)
 {
     sandbox_status status = SANDBOX_NOT_FOUND;
     if (sbx_gke_incarnation_read(record->incarnation, recorded))

@@ -72,7 +72,7 @@ sandbox_status sbx_gke_description_read(const char *title, const void *text, siz
 
 /* These are looked at only. */
 extern const struct sbx_resource sbx_gke_networks, sbx_gke_nodes, sbx_gke_accounts,
-    sbx_gke_runtimes;
+    sbx_gke_runtimes, sbx_gke_deployments;
 
 /* ---- doctor.c ---- */
 
@@ -89,12 +89,14 @@ void sbx_gke_not_known(const struct sbx_gke_look *look, const char *what,
                        const sandbox_error *error);
 bool sbx_gke_is_missing(sandbox_status status); /* the cluster said that there is none */
 
-/* ---- doctor_pool.c, doctor_template.c, doctor_nodes.c ---- */
+/* ---- doctor_pool.c, doctor_template.c, doctor_proxy.c, doctor_nodes.c ---- */
 
 /* The pool, its template, and what concerns its Pods. `template`: NULL if there is none to be seen.
  */
 void sbx_gke_look_at_pool(const struct sbx_gke_look *look, const cJSON **template);
 void sbx_gke_look_at_template(const struct sbx_gke_look *look, const cJSON *template);
+/* Nothing is told where the template lets Pods to no proxy of ours. */
+void sbx_gke_look_at_proxy(const struct sbx_gke_look *look, const cJSON *template);
 void sbx_gke_look_at_nodes(const struct sbx_gke_look *look, const cJSON *template);
 
 #endif

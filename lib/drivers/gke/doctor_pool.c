@@ -43,6 +43,7 @@ void sbx_gke_look_at_pool(const struct sbx_gke_look *look, const cJSON **templat
     sbx_gke_look_at_template(look, *template);
     look_at_policy(look, *template);
     look_at_network(look, *template);
+    sbx_gke_look_at_proxy(look, *template);
     look_at_account(look, *template);
 }
 
@@ -188,7 +189,7 @@ static void tell_network(const struct sbx_gke_look *look, const struct network *
                   "cluster and the metadata server too");
     else if (network->out == ANYWHERE)
         sbx_found(look->sink, SANDBOX_SEVERITY_NOTE, "network",
-                  MANIFESTS ", with --egress for a proxy that checks",
+                  MANIFESTS ", with --egress-proxy or --egress for a proxy that checks",
                   "workspaces reach the Internet as they like");
     else
         sbx_found(look->sink, SANDBOX_SEVERITY_GOOD, "network", "",

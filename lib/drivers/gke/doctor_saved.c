@@ -191,9 +191,9 @@ static sandbox_status take_own(const char *title, cJSON *json, struct sbx_gke *d
 static const struct sbx_resource *resource_of(const cJSON *object)
 {
     static const struct sbx_resource *const resources[] = {
-        &sbx_gke_pools,    &sbx_gke_templates, &sbx_gke_sandboxes,
-        &sbx_gke_policies, &sbx_gke_storages,  &sbx_gke_networks,
-        &sbx_gke_nodes,    &sbx_gke_accounts,  &sbx_gke_runtimes};
+        &sbx_gke_pools,    &sbx_gke_templates,   &sbx_gke_sandboxes, &sbx_gke_policies,
+        &sbx_gke_storages, &sbx_gke_networks,    &sbx_gke_nodes,     &sbx_gke_accounts,
+        &sbx_gke_runtimes, &sbx_gke_deployments, &sbx_gke_pods};
     char version[128];
     for (size_t n = 0; n < sizeof resources / sizeof resources[0]; n++) {
         const struct sbx_resource *one = resources[n];

@@ -74,6 +74,9 @@ const struct sbx_driver sbx_driver_gke = {
     .evidence = sbx_gke_evidence,
     .release = sbx_gke_release,
     .settled = sbx_gke_settled,
+    .egress_open = sbx_gke_egress_open,
+    .egress_ask = sbx_gke_egress_ask,
+    .egress_forget = sbx_gke_egress_forget,
 };
 
 static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait, void **state,
@@ -84,6 +87,8 @@ static sandbox_status open_driver(const char *rest, const struct sbx_wait *wait,
         return sbx_fail(error, SANDBOX_NO_MEMORY, "no memory for a client");
     pthread_mutex_init(&driver->lock, NULL);
     sandbox_status status = sbx_gke_settings_read(rest, driver, error);
+    if (status == SANDBOX_OK)
+        status = sbx_gke_egress_settle(driver, error);
     if (status != SANDBOX_OK)
         return status;
     struct sbx_kubernetes_options options = {.context = driver->context,
@@ -112,6 +117,7 @@ static void close_driver(void *state)
 {
     struct sbx_gke *driver = state;
     sbx_kubernetes_close(driver->cluster);
+    sbx_http_stop(driver->http);
     sbx_gke_settings_clear(driver);
     sbx_wipe(driver->keys, sizeof driver->keys);
     pthread_mutex_destroy(&driver->lock);
@@ -131,8 +137,9 @@ static bool can(void *state, sandbox_ability ability)
     case SANDBOX_CAN_USE_IMAGES:
     case SANDBOX_CAN_KEEP_MEMORY:
         return true;
-    case SANDBOX_CAN_LIMIT_DISK:
     case SANDBOX_CAN_REACH_OUT:
+        return sbx_gke_egress_is_set(state);
+    case SANDBOX_CAN_LIMIT_DISK:
     case SANDBOX_CAN_KEEP_FILES: /* alone, without the processes */
         return false;
     }

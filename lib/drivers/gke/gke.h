@@ -15,6 +15,7 @@
 #ifndef SBX_DRIVERS_GKE_H
 #define SBX_DRIVERS_GKE_H
 
+#include "cloud/http.h"
 #include "cloud/kubernetes.h"
 #include "core/driver.h"
 
@@ -40,6 +41,12 @@ struct sbx_gke {
     char *context, *space, *pool; /* context "": in-cluster; pool "": none was given */
     char *title;                  /* for messages: "gke://CONTEXT/NAMESPACE" */
     bool direct; /* channel=pod: work goes to the Pods' own addresses */
+    struct sbx_gke_proxy {
+        char *egress;     /* "http://ADDRESS:PORT", where Pods connect to */
+        char *admin;      /* "http://HOST:PORT", its admin API */
+        char *token;      /* NULL: as the file says */
+        char *token_file; /* NULL: none */
+    } proxy;              /* the egress proxy; NULLs: as the environment says, or none */
     pthread_mutex_t lock; /* of what follows */
     struct sbx_gke_limits {
         bool is_known;
@@ -50,6 +57,7 @@ struct sbx_gke {
         uint8_t key[32];
     } keys[SBX_GKE_KEYS];
     uint32_t newest; /* of the keys; 0: not known yet */
+    struct sbx_http *http; /* to the egress proxy; NULL until it is asked for */
 };
 
 extern const struct sbx_resource sbx_gke_claims, sbx_gke_sandboxes, sbx_gke_templates,
@@ -71,6 +79,25 @@ struct sbx_gke_incarnation {
 /* `rest` of "gke://CONTEXT/NAMESPACE?pool=NAME"; an empty context is the Pod's own cluster. */
 sandbox_status sbx_gke_settings_read(const char *rest, struct sbx_gke *out, sandbox_error *error);
 void sbx_gke_settings_clear(struct sbx_gke *driver);
+
+/* ---- egress.c: the way out, through a proxy that the Pods' agents connect to ---- */
+
+/* Whether a URI's or variable's value is one of these. `admin`: a host's name will do too. */
+bool sbx_gke_proxy_url_is_good(const char *url, bool admin);
+/* What the URI leaves open is what the environment says. */
+sandbox_status sbx_gke_egress_settle(struct sbx_gke *driver, sandbox_error *error);
+bool sbx_gke_egress_is_set(const struct sbx_gke *driver);
+/* All three: SANDBOX_UNSUPPORTED ("no-egress") where no proxy was named says how to. */
+sandbox_status sbx_gke_egress_open(void *state, const struct sbx_record *record,
+                                   const cJSON *registration, bool keep,
+                                   const struct sbx_wait *wait, struct sbx_egress_way *way,
+                                   sandbox_error *error);
+sandbox_status sbx_gke_egress_ask(void *state, const char *workspace_id,
+                                  enum sbx_egress_question question, const cJSON *body,
+                                  const struct sbx_wait *wait, cJSON **answer,
+                                  sandbox_error *error);
+sandbox_status sbx_gke_egress_forget(void *state, const char *workspace_id,
+                                     const struct sbx_wait *wait, sandbox_error *error);
 
 /* ---- names.c ---- */
 
@@ -198,6 +225,8 @@ sandbox_status sbx_gke_pool_of(const struct sbx_gke *driver, const struct sbx_re
  */
 sandbox_status sbx_gke_image_check(const struct sbx_record *record, const cJSON *pod,
                                    sandbox_error *error);
+/* "NAME@sha256:…": nobody can put another one in its place. */
+bool sbx_gke_image_is_pinned(const char *image);
 /* What the record asks for is what the pool's template sets, else SANDBOX_UNSUPPORTED. */
 sandbox_status sbx_gke_limits_check(struct sbx_gke *driver, const struct sbx_record *record,
                                     const struct sbx_wait *wait, sandbox_error *error);
@@ -323,6 +352,13 @@ bool sbx_gke_is_direct(void *state);
 sandbox_status sbx_gke_connect_direct(void *state, const struct sbx_record *record,
                                       const struct sbx_wait *wait, struct sbx_channel *channel,
                                       sandbox_error *error);
+/*
+ * The Pod of the recorded incarnation, as long as it runs; SANDBOX_UNAVAILABLE ("no-instance").
+ * `recorded` is filled in.
+ */
+sandbox_status sbx_gke_recorded_pod(struct sbx_gke *driver, const struct sbx_record *record,
+                                    struct sbx_gke_incarnation *recorded,
+                                    const struct sbx_wait *wait, cJSON **pod, sandbox_error *error);
 /* Of a Pod, IPv4 rather than IPv6; "" if it has none yet. Borrowed. */
 const char *sbx_gke_pod_address(const cJSON *pod);
 

@@ -21,6 +21,11 @@ static const char *digits_of(const char *image)
     return strspn(digits, "0123456789abcdef") == 64 && digits[64] == '\0' ? digits : NULL;
 }
 
+bool sbx_gke_image_is_pinned(const char *image)
+{
+    return digits_of(image) != NULL;
+}
+
 sandbox_status sbx_gke_pool_of(const struct sbx_gke *driver, const struct sbx_record *record,
                                char out[SBX_GKE_NAME], sandbox_error *error)
 {

@@ -22,7 +22,8 @@ struct set_up {
     char storage[SBX_GKE_NAME], class_name[SBX_GKE_NAME];
     char account_space[SBX_GKE_NAME], account[SBX_GKE_NAME], binding[3 * SBX_GKE_NAME];
     char cidr[80];
-    int port; /* of the egress proxy; 0: none */
+    int port;                       /* of the egress proxy; 0: none */
+    char proxy_space[SBX_GKE_NAME]; /* of the one that is set up; "": none is */
 };
 
 static sandbox_status settle(const char *rest, const sandbox_manifests_options *options,
@@ -30,6 +31,7 @@ static sandbox_status settle(const char *rest, const sandbox_manifests_options *
 static void clear(struct set_up *set_up);
 static sandbox_status settle_image(struct set_up *set_up, sandbox_error *error);
 static sandbox_status settle_egress(struct set_up *set_up, sandbox_error *error);
+static sandbox_status settle_proxy(struct set_up *set_up, sandbox_error *error);
 static sandbox_status settle_account(struct set_up *set_up, sandbox_error *error);
 static sandbox_status make(const struct set_up *set_up, enum sbx_gke_manifest_place place,
                            cJSON **out, sandbox_error *error);
@@ -37,6 +39,7 @@ static bool fill(const struct set_up *set_up, enum sbx_gke_manifest_place place,
 static sandbox_status print(const struct sbx_gke_manifest *manifest, const cJSON *object,
                             struct sbx_manifests_sink *sink, sandbox_error *error);
 static bool is_wanted(const struct set_up *set_up, enum sbx_gke_manifest_place place);
+static const char *space_of(const struct set_up *set_up, enum sbx_gke_manifest_place place);
 
 sandbox_status sbx_gke_manifests(const char *rest, const sandbox_manifests_options *options,
                                  struct sbx_manifests_sink *sink, sandbox_error *error)
@@ -73,8 +76,8 @@ sandbox_status sbx_gke_manifests_apply(const char *rest, const sandbox_manifests
         status = make(&set_up, place, &object, error);
         if (status == SANDBOX_OK)
             status = sbx_kubernetes_apply(set_up.settings.cluster, manifest->resource,
-                                          set_up.settings.space, object, set_up.options.force, wait,
-                                          NULL, error);
+                                          space_of(&set_up, place), object, set_up.options.force,
+                                          wait, NULL, error);
         if (status == SANDBOX_OK)
             status = print(manifest, object, sink, error);
     }
@@ -146,6 +149,8 @@ static sandbox_status settle_image(struct set_up *set_up, sandbox_error *error)
 static sandbox_status settle_egress(struct set_up *set_up, sandbox_error *error)
 {
     const char *egress = set_up->options.egress;
+    if (set_up->options.egress_image != NULL)
+        return settle_proxy(set_up, error);
     if (egress == NULL)
         return SANDBOX_OK;
     char address[64], end = '\0';
@@ -169,6 +174,26 @@ static sandbox_status settle_egress(struct set_up *set_up, sandbox_error *error)
     return SANDBOX_OK;
 }
 
+static sandbox_status settle_proxy(struct set_up *set_up, sandbox_error *error)
+{
+    if (set_up->options.egress != NULL)
+        return sbx_fail(error, SANDBOX_INVALID,
+                        "either an egress proxy is there (--egress) or one is set up "
+                        "(--egress-proxy), not both");
+    if (!sbx_gke_image_is_pinned(set_up->options.egress_image))
+        return sbx_fail(error, SANDBOX_INVALID,
+                        "the egress proxy's image is pinned by its digest, as in NAME@sha256:…, "
+                        "since it holds credentials; not '%.100s'",
+                        set_up->options.egress_image);
+    snprintf(set_up->proxy_space, SBX_GKE_NAME, "%s" SBX_GKE_PROXY_SPACE, set_up->settings.space);
+    if (!sbx_name_is_valid(set_up->proxy_space))
+        return sbx_fail(error, SANDBOX_INVALID,
+                        "the namespace's name is too long for '%.80s', which the egress proxy gets",
+                        set_up->proxy_space);
+    set_up->port = SBX_GKE_PROXY_PORT;
+    return SANDBOX_OK;
+}
+
 static sandbox_status settle_account(struct set_up *set_up, sandbox_error *error)
 {
     const char *given = set_up->options.service_account, *space = set_up->settings.space;
@@ -188,14 +213,26 @@ static sandbox_status settle_account(struct set_up *set_up, sandbox_error *error
                     given);
 }
 
+static bool is_of_proxy(enum sbx_gke_manifest_place place)
+{
+    return place >= SBX_GKE_OF_PROXY_SPACE && place <= SBX_GKE_OF_PROXY;
+}
+
 static bool is_wanted(const struct set_up *set_up, enum sbx_gke_manifest_place place)
 {
     if (place == SBX_GKE_OF_CLIENT)
         return set_up->options.service_account == NULL;
+    if (is_of_proxy(place))
+        return set_up->proxy_space[0] != '\0';
     return place != SBX_GKE_OF_CLASS || !set_up->options.own_nodes;
 }
 
 /* ---- making ---- */
+
+static const char *space_of(const struct set_up *set_up, enum sbx_gke_manifest_place place)
+{
+    return is_of_proxy(place) ? set_up->proxy_space : set_up->settings.space;
+}
 
 static const char *name_of(const struct set_up *set_up, enum sbx_gke_manifest_place place)
 {
@@ -220,6 +257,12 @@ static const char *name_of(const struct set_up *set_up, enum sbx_gke_manifest_pl
     case SBX_GKE_OF_NETWORK:
     case SBX_GKE_OF_POLICY:
         return set_up->settings.pool;
+    case SBX_GKE_OF_PROXY_SPACE:
+        return set_up->proxy_space;
+    case SBX_GKE_OF_PROXY_NETWORK:
+    case SBX_GKE_OF_PROXY_SERVICE:
+    case SBX_GKE_OF_PROXY:
+        return SBX_GKE_PROXY;
     case SBX_GKE_OF_TEMPLATE:
     case SBX_GKE_OF_POOL:
     case SBX_GKE_MANIFESTS:
@@ -241,7 +284,7 @@ static sandbox_status make(const struct set_up *set_up, enum sbx_gke_manifest_pl
         return status;
     bool good = object != NULL;
     if (good && !manifest->resource->cluster_scoped)
-        good = sbx_gke_put(object, set_up->settings.space, "metadata", "namespace", NULL);
+        good = sbx_gke_put(object, space_of(set_up, place), "metadata", "namespace", NULL);
     good = good && sbx_gke_put(object, "libsandbox", "metadata", "labels",
                                "app.kubernetes.io/part-of", NULL);
     while (good && body->child != NULL) {
@@ -339,8 +382,15 @@ static bool fill_egress(const struct set_up *set_up, cJSON *policy)
     cJSON *rule = add_to(part_of(policy, "egress", NULL));
     cJSON *to = rule == NULL ? NULL : add_to(cJSON_AddArrayToObject(rule, "to"));
     cJSON *port = rule == NULL ? NULL : add_to(cJSON_AddArrayToObject(rule, "ports"));
-    return to != NULL && port != NULL && sbx_gke_put(to, set_up->cidr, "ipBlock", "cidr", NULL) &&
-           put_text(port, "protocol", "TCP") && put_number(port, "port", set_up->port);
+    if (set_up->proxy_space[0] == '\0' && !sbx_gke_put(to, set_up->cidr, "ipBlock", "cidr", NULL))
+        return false;
+    if (set_up->proxy_space[0] != '\0' &&
+        (!sbx_gke_put(to, set_up->proxy_space, "namespaceSelector", "matchLabels",
+                      SBX_GKE_SPACE_LABEL, NULL) ||
+         !sbx_gke_put(to, SBX_GKE_PROXY, "podSelector", "matchLabels", SBX_GKE_PROXY_LABEL, NULL)))
+        return false;
+    return port != NULL && put_text(port, "protocol", "TCP") &&
+           put_number(port, "port", set_up->port);
 }
 
 /* The one way in, where there is one: to the agent, from Pods that say what they are. */
@@ -353,7 +403,7 @@ static bool fill_ingress(const struct set_up *set_up, cJSON *policy)
     cJSON *port = rule == NULL ? NULL : add_to(cJSON_AddArrayToObject(rule, "ports"));
     return from != NULL && port != NULL &&
            sbx_gke_put(from, set_up->account_space, "namespaceSelector", "matchLabels",
-                       "kubernetes.io/metadata.name", NULL) &&
+                       SBX_GKE_SPACE_LABEL, NULL) &&
            sbx_gke_put(from, "true", "podSelector", "matchLabels", SBX_GKE_CLIENT_LABEL, NULL) &&
            put_text(port, "protocol", "TCP") && put_number(port, "port", SBX_GKE_PORT);
 }
@@ -439,6 +489,27 @@ static bool fill_network(const struct set_up *set_up, cJSON *object)
            fill_egress(set_up, spec) && fill_ingress(set_up, spec);
 }
 
+/* Workspaces of this namespace, whatever their pool; and whoever uses the library. */
+static bool fill_proxy_network(const struct set_up *set_up, cJSON *object)
+{
+    const char *const spaces[] = {set_up->settings.space, set_up->account_space};
+    cJSON *rules = part_of(part_of(object, "spec", NULL), "ingress", NULL);
+    bool good = true;
+    for (int n = 0; n < 2 && good; n++) {
+        cJSON *from = part_of(cJSON_GetArrayItem(rules, n), "from", NULL);
+        good = sbx_gke_put(cJSON_GetArrayItem(from, 0), spaces[n], "namespaceSelector",
+                           "matchLabels", SBX_GKE_SPACE_LABEL, NULL);
+    }
+    return good;
+}
+
+static bool fill_proxy(const struct set_up *set_up, cJSON *object)
+{
+    cJSON *pod = part_of(part_of(part_of(object, "spec", NULL), "template", NULL), "spec", NULL);
+    return put_text(cJSON_GetArrayItem(part_of(pod, "containers", NULL), 0), "image",
+                    set_up->options.egress_image);
+}
+
 static bool fill(const struct set_up *set_up, enum sbx_gke_manifest_place place, cJSON *object)
 {
     const sandbox_manifests_options *options = &set_up->options;
@@ -452,6 +523,10 @@ static bool fill(const struct set_up *set_up, enum sbx_gke_manifest_place place,
         return fill_binding(set_up, object, "ClusterRole");
     case SBX_GKE_OF_NETWORK:
         return fill_network(set_up, object);
+    case SBX_GKE_OF_PROXY_NETWORK:
+        return fill_proxy_network(set_up, object);
+    case SBX_GKE_OF_PROXY:
+        return fill_proxy(set_up, object);
     case SBX_GKE_OF_CLASS:
         return fill_class(set_up, object);
     case SBX_GKE_OF_STORAGE:
@@ -469,6 +544,8 @@ static bool fill(const struct set_up *set_up, enum sbx_gke_manifest_place place,
     case SBX_GKE_OF_SPACE:
     case SBX_GKE_OF_CLIENT:
     case SBX_GKE_OF_ACCOUNT:
+    case SBX_GKE_OF_PROXY_SPACE:
+    case SBX_GKE_OF_PROXY_SERVICE:
     case SBX_GKE_MANIFESTS:
         break;
     }

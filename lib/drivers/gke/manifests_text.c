@@ -1,6 +1,6 @@
 /* The objects that `sandbox manifests gke` makes, before names and numbers are filled in. */
 
-#include "drivers/gke/setup.h"
+#include "drivers/gke/doctor.h"
 
 static const struct sbx_resource namespaces = {"", "v1", "namespaces", "Namespace", true};
 static const struct sbx_resource accounts = {"", "v1", "serviceaccounts", "ServiceAccount", false};
@@ -14,6 +14,7 @@ static const struct sbx_resource cluster_bindings = {
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", true};
 static const struct sbx_resource networks = {"networking.k8s.io", "v1", "networkpolicies",
                                              "NetworkPolicy", false};
+static const struct sbx_resource services = {"", "v1", "services", "Service", false};
 static const struct sbx_resource classes = {"cloud.google.com", "v1", "computeclasses",
                                             "ComputeClass", true};
 
@@ -31,6 +32,83 @@ static const char network_text[] = "spec:\n"
                                    "  policyTypes: [Ingress, Egress]\n"
                                    "  ingress: []\n"
                                    "  egress: []\n";
+
+/* From workspaces, and from whoever uses the library. Out: names, and what is public. */
+static const char proxy_network_text[] =
+    "spec:\n"
+    "  podSelector: {matchLabels: {app.kubernetes.io/name: sandbox-egress-proxy}}\n"
+    "  policyTypes: [Ingress, Egress]\n"
+    "  ingress:\n"
+    "  - from:\n"
+    "    - namespaceSelector: {matchLabels: {}}\n"
+    "      podSelector:\n"
+    "        matchExpressions: [{key: sandbox.users.io/pool, operator: Exists}]\n"
+    "    ports: [{protocol: TCP, port: 3128}]\n"
+    "  - from:\n"
+    "    - namespaceSelector: {matchLabels: {}}\n"
+    "      podSelector: {matchLabels: {sandbox.users.io/client: 'true'}}\n"
+    "    ports: [{protocol: TCP, port: 3129}]\n"
+    "  egress:\n"
+    "  - to:\n"
+    "    - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}\n"
+    "      podSelector:\n"
+    "        matchExpressions:\n"
+    "        - {key: k8s-app, operator: In, values: [kube-dns, node-local-dns]}\n"
+    "    - ipBlock: {cidr: 169.254.20.10/32}\n"
+    "    - ipBlock: {cidr: 169.254.169.254/32}\n"
+    "    ports: [{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]\n"
+    "  - to:\n"
+    "    - ipBlock:\n"
+    "        cidr: 0.0.0.0/0\n"
+    "        except: [0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16,\n"
+    "          172.16.0.0/12, 192.0.0.0/24, 192.168.0.0/16, 198.18.0.0/15, 224.0.0.0/4,\n"
+    "          240.0.0.0/4]\n"
+    "    - ipBlock:\n"
+    "        cidr: '2000::/3'\n"
+    "        except: ['2001::/23', '2001:db8::/32', '2002::/16']\n"
+    "    ports: [{protocol: TCP, port: 443}, {protocol: TCP, port: 80}]\n";
+
+static const char proxy_service_text[] =
+    "spec:\n"
+    "  type: ClusterIP\n"
+    "  selector: {app.kubernetes.io/name: sandbox-egress-proxy}\n"
+    "  ports:\n"
+    "  - {name: egress, protocol: TCP, port: 3128, targetPort: egress}\n"
+    "  - {name: admin, protocol: TCP, port: 3129, targetPort: admin}\n";
+
+static const char proxy_text[] =
+    "spec:\n"
+    "  replicas: 1\n"
+    "  strategy: {type: Recreate}\n"
+    "  selector: {matchLabels: {app.kubernetes.io/name: sandbox-egress-proxy}}\n"
+    "  template:\n"
+    "    metadata:\n"
+    "      labels: {app.kubernetes.io/name: sandbox-egress-proxy}\n"
+    "      annotations: {cluster-autoscaler.kubernetes.io/safe-to-evict: 'false'}\n"
+    "    spec:\n"
+    "      automountServiceAccountToken: false\n"
+    "      enableServiceLinks: false\n"
+    "      terminationGracePeriodSeconds: 10\n"
+    "      securityContext:\n"
+    "        {runAsUser: 65534, runAsGroup: 65534, runAsNonRoot: true,\n"
+    "          seccompProfile: {type: RuntimeDefault}}\n"
+    "      containers:\n"
+    "      - name: proxy\n"
+    "        args: [--listen, '0.0.0.0:3128', --admin, '0.0.0.0:3129']\n"
+    "        env:\n"
+    "        - name: SANDBOX_PROXY_TOKEN\n"
+    "          valueFrom: {secretKeyRef: {name: sandbox-egress-proxy, key: token}}\n"
+    "        ports:\n"
+    "        - {name: egress, protocol: TCP, containerPort: 3128}\n"
+    "        - {name: admin, protocol: TCP, containerPort: 3129}\n"
+    "        readinessProbe: {tcpSocket: {port: admin}, periodSeconds: 5}\n"
+    "        resources:\n"
+    "          requests: {cpu: 250m, memory: 256Mi}\n"
+    "          limits: {cpu: '2', memory: 1Gi}\n"
+    "        securityContext:\n"
+    "          allowPrivilegeEscalation: false\n"
+    "          readOnlyRootFilesystem: true\n"
+    "          capabilities: {drop: [ALL]}\n";
 
 static const char class_text[] = "spec:\n"
                                  "  priorities: []\n"
@@ -130,6 +208,32 @@ const struct sbx_gke_manifest sbx_gke_manifest_texts[] = {
          "Nothing goes out but to the egress proxy; no DNS and no metadata server.\n"
          "The API server's exec needs none of it.",
          network_text},
+    [SBX_GKE_OF_PROXY_SPACE] = {&namespaces,
+                                "The egress proxy's own: whoever may exec into Pods beside "
+                                "workspaces must not come to the "
+                                "credentials that it holds.",
+                                empty},
+    [SBX_GKE_OF_PROXY_NETWORK] =
+        {&networks,
+         "In: workspaces, and to the admin API Pods that carry the label sandbox.users.io/client: "
+         "\"true\" in the client's namespace.\n"
+         "Out: the cluster's DNS in each of the forms that GKE has, and public addresses; nothing "
+         "of "
+         "the cluster, and of the metadata server its DNS only.",
+         proxy_network_text},
+    [SBX_GKE_OF_PROXY_SERVICE] =
+        {&services,
+         "Its address is the URI's egress=http://ADDRESS:3128 and admin=http://ADDRESS:3129. The "
+         "proxy sees the Pods' own addresses through it.",
+         proxy_service_text},
+    [SBX_GKE_OF_PROXY] =
+        {&sbx_gke_deployments,
+         "One, and never two at once: who is registered is in its memory only.\n"
+         "It starts once there is a token for its admin API, in this namespace:\n"
+         "printf %s \"$(openssl rand -hex 32)\" |\n"
+         "  kubectl create secret generic sandbox-egress-proxy --from-file=token=/dev/stdin -n "
+         "NAMESPACE",
+         proxy_text},
     [SBX_GKE_OF_CLASS] = {&classes,
                           "One machine family: a snapshot is restored only on the family it was "
                           "taken on, and E2 has none.",

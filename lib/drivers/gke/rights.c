@@ -32,3 +32,4 @@ const struct sbx_resource sbx_gke_nodes = {"", "v1", "nodes", "Node", true};
 const struct sbx_resource sbx_gke_accounts = {"", "v1", "serviceaccounts", "ServiceAccount", false};
 const struct sbx_resource sbx_gke_runtimes = {"node.k8s.io", "v1", "runtimeclasses", "RuntimeClass",
                                               true};
+const struct sbx_resource sbx_gke_deployments = {"apps", "v1", "deployments", "Deployment", false};

@@ -1,4 +1,7 @@
-/* What a "gke:" URI says: gke://CONTEXT/NAMESPACE?pool=NAME&channel=exec. */
+/*
+ * What a "gke:" URI says: gke://CONTEXT/NAMESPACE?pool=NAME&channel=exec&egress=http://ADDRESS:PORT
+ * &admin=http://HOST:PORT.
+ */
 
 #include "drivers/gke/gke.h"
 #include "util/fail.h"
@@ -42,14 +45,19 @@ sandbox_status sbx_gke_settings_read(const char *rest, struct sbx_gke *out, sand
     out->space = sbx_take(settings.space);
     out->pool = sbx_take(settings.pool);
     out->direct = settings.direct;
+    out->proxy = settings.proxy;
+    settings.proxy = (struct sbx_gke_proxy){0};
     return SANDBOX_OK;
 }
 
 void sbx_gke_settings_clear(struct sbx_gke *driver)
 {
-    char **const texts[] = {&driver->context, &driver->space, &driver->pool, &driver->title};
+    char **const texts[] = {&driver->context,         &driver->space,        &driver->pool,
+                            &driver->title,           &driver->proxy.egress, &driver->proxy.admin,
+                            &driver->proxy.token_file};
     for (size_t n = 0; n < sizeof texts / sizeof texts[0]; n++)
         sbx_free_text(texts[n]);
+    sbx_secret_free_text(&driver->proxy.token);
 }
 
 static void clear(struct sbx_gke *settings)
@@ -82,21 +90,37 @@ static const char *value_of(const char *text, size_t size, const char *name)
     return size > length && memcmp(text, name, length) == 0 ? text + length : NULL;
 }
 
+/* False: it is another parameter. */
+static bool take_text(const char *text, size_t size, const char *name, char **setting,
+                      sandbox_status *status, sandbox_error *error)
+{
+    const char *value = value_of(text, size, name);
+    if (value == NULL)
+        return false;
+    if (*setting != NULL)
+        *status = sbx_fail(error, SANDBOX_INVALID, "the URI gives '%.*s' twice",
+                           (int)strcspn(name, "="), name);
+    else
+        *status = sbx_uri_decode(value, size - (size_t)(value - text), setting, error);
+    return true;
+}
+
 static sandbox_status read_parameter(const char *text, size_t size, struct sbx_gke *settings,
                                      sandbox_error *error)
 {
-    const char *value = value_of(text, size, "pool="), *end = text + size;
-    if (value != NULL && settings->pool != NULL)
-        return sbx_fail(error, SANDBOX_INVALID, "the URI gives 'pool' twice");
-    if (value != NULL)
-        return sbx_uri_decode(value, (size_t)(end - value), &settings->pool, error);
-    value = value_of(text, size, "channel=");
+    sandbox_status status = SANDBOX_OK;
+    if (take_text(text, size, "pool=", &settings->pool, &status, error) ||
+        take_text(text, size, "egress=", &settings->proxy.egress, &status, error) ||
+        take_text(text, size, "admin=", &settings->proxy.admin, &status, error))
+        return status;
+    const char *value = value_of(text, size, "channel=");
     if (value == NULL)
         return sbx_fail(error, SANDBOX_INVALID,
-                        "a gke: URI takes pool=NAME and channel=exec or channel=pod after the "
-                        "'?', not '%.*s'",
+                        "a gke: URI takes pool=NAME, channel=exec or channel=pod, "
+                        "egress=http://ADDRESS:PORT and admin=http://HOST:PORT after the '?', not "
+                        "'%.*s'",
                         (int)(size < 64 ? size : 64), text);
-    size_t length = (size_t)(end - value);
+    size_t length = (size_t)(text + size - value);
     settings->direct = length == 3 && memcmp(value, "pod", length) == 0;
     if (!settings->direct && (length != 4 || memcmp(value, "exec", length) != 0))
         return sbx_fail(error, SANDBOX_INVALID,
@@ -116,5 +140,16 @@ static sandbox_status check(const struct sbx_gke *settings, sandbox_error *error
         return sbx_fail(error, SANDBOX_INVALID,
                         "'%.100s' is no warm pool's name: 1 to %d of a-z, 0-9 and '-'",
                         settings->pool, LABEL_MAX);
+    const struct sbx_gke_proxy *proxy = &settings->proxy;
+    if (proxy->egress != NULL && !sbx_gke_proxy_url_is_good(proxy->egress, false))
+        return sbx_fail(error, SANDBOX_INVALID,
+                        "'%.100s' is no egress proxy: http://ADDRESS:PORT in numbers, since Pods "
+                        "know no names",
+                        proxy->egress);
+    if (proxy->admin != NULL && !sbx_gke_proxy_url_is_good(proxy->admin, true))
+        return sbx_fail(error, SANDBOX_INVALID,
+                        "'%.100s' is no egress proxy's admin API: http://HOST:PORT, and the token "
+                        "is never in it",
+                        proxy->admin);
     return SANDBOX_OK;
 }

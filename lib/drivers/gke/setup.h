@@ -7,6 +7,11 @@
 #define SBX_GKE_POOL_LABEL  "sandbox.users.io/pool" /* on Pods: which policies are theirs */
 #define SBX_GKE_CLIENT_LABEL "sandbox.users.io/client" /* on Pods that use channel=pod */
 #define SBX_GKE_AGENT       "/sandbox/agent/sandbox-agent"
+#define SBX_GKE_PROXY       "sandbox-egress-proxy" /* of all that is the egress proxy's */
+#define SBX_GKE_PROXY_SPACE "-egress"              /* after the workspaces' namespace */
+#define SBX_GKE_PROXY_LABEL "app.kubernetes.io/name"
+#define SBX_GKE_PROXY_PORT  3128
+#define SBX_GKE_SPACE_LABEL "kubernetes.io/metadata.name" /* of namespaces, by Kubernetes */
 #define SBX_GKE_KEYS_SECRET "sandbox-keys"
 #define SBX_GKE_RETENTION   8 /* of the PodSnapshotPolicy: the library removes its own before */
 
@@ -40,6 +45,10 @@ enum sbx_gke_manifest_place {
     SBX_GKE_OF_CLUSTER_BINDING,
     SBX_GKE_OF_ACCOUNT,
     SBX_GKE_OF_NETWORK,
+    SBX_GKE_OF_PROXY_SPACE,
+    SBX_GKE_OF_PROXY_NETWORK,
+    SBX_GKE_OF_PROXY_SERVICE,
+    SBX_GKE_OF_PROXY,
     SBX_GKE_OF_CLASS,
     SBX_GKE_OF_STORAGE,
     SBX_GKE_OF_POLICY,

@@ -2,7 +2,7 @@
 """A double of a GKE cluster with Agent Sandbox and Pod snapshots. README.md says what it does.
 
     cluster.py --directory DIR [--pods gvisor|process|none] [--agent PATH] [--shim PATH]
-               [--runsc PATH] [--plain] [--namespace NAME]
+               [--runsc PATH] [--plain] [--namespace NAME] [--egress ADDRESS:PORT]
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--runsc")
     parser.add_argument("--plain", action="store_true", help="HTTP instead of HTTPS")
     parser.add_argument("--namespace", default="workspaces")
+    parser.add_argument("--egress", help="ADDRESS:PORT of 127.0.0.0/8 that Pods reach outside")
     return parser.parse_args()
 
 

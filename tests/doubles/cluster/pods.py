@@ -99,10 +99,20 @@ class PodWorker:
         if self.body.has_network:
             self.address = addresses.Address(lambda: self.body)
             await self.address.open(addresses.port_of(bodies.container_of(self.pod)))
+            await self.open_way()
         self.tell_running(False)
         self.world.start(restores.tell(self.world, self.pod, choice, went_cold))
         await asyncio.sleep(0)
         return True
+
+    async def open_way(self):
+        place = self.world.cluster.options.egress
+        if self.address is None or not place:
+            return
+        try:
+            await self.address.open_way(place)
+        except OSError:
+            pass  # it has just ended
 
     async def start_fresh(self, volumes=None):
         self.body = self.world.runner.make(self.pod, volumes)
@@ -218,6 +228,7 @@ class PodWorker:
         self.restarts += 1
         if not await self.start_fresh(self.volumes):
             return False
+        await self.open_way()
         self.tell_running(False)
         return True
 
