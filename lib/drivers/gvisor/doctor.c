@@ -270,4 +270,7 @@ static void look_at_programs(const struct sbx_gvisor_settings *settings,
 {
     look_at_program(settings->agent, "sandbox-agent", SANDBOX_SEVERITY_PROBLEM, sink);
     look_at_program(settings->shim, "sandbox-shim.so", SANDBOX_SEVERITY_NOTE, sink);
+    /* These only where a workspace is to reach out. */
+    look_at_program(NULL, "sandbox-egress-proxy", SANDBOX_SEVERITY_NOTE, sink);
+    look_at_program(NULL, "sandbox-egress-carrier", SANDBOX_SEVERITY_NOTE, sink);
 }
