@@ -60,15 +60,15 @@ static const struct {
     {"//prod/agents?pool=a&", "pool=NAME"},
     {"//prod/agents?pool=a&channel=tcp", "'tcp' is no channel"},
     {"//prod/agents?pool=a&channel=", "channel=pod"},
-    {"?egress=10.4.0.9:3128", "http://ADDRESS:PORT"},
+    {"?egress=192.0.2.9:3128", "http://ADDRESS:PORT"},
     {"?egress=http://proxy:3128", "know no names"},
-    {"?egress=http://10.4.0.9", "http://ADDRESS:PORT"},
-    {"?egress=http://10.4.0.9:0", "http://ADDRESS:PORT"},
-    {"?egress=http://10.4.0.9:65536", "http://ADDRESS:PORT"},
-    {"?egress=http://10.4.0.9:3128/", "http://ADDRESS:PORT"},
-    {"?egress=http://10.4.0.9:3128%00x", "%25"},
+    {"?egress=http://192.0.2.9", "http://ADDRESS:PORT"},
+    {"?egress=http://192.0.2.9:0", "http://ADDRESS:PORT"},
+    {"?egress=http://192.0.2.9:65536", "http://ADDRESS:PORT"},
+    {"?egress=http://192.0.2.9:3128/", "http://ADDRESS:PORT"},
+    {"?egress=http://192.0.2.9:3128%00x", "%25"},
     {"?egress=http://[2001:db8::9:3128", "http://ADDRESS:PORT"},
-    {"?egress=http://10.4.0.9:1&egress=http://10.4.0.9:2", "twice"},
+    {"?egress=http://192.0.2.9:1&egress=http://192.0.2.9:2", "twice"},
     {"?admin=https://proxy:3129", "http://HOST:PORT"},
     {"?admin=http://user:word@proxy:3129", "http://HOST:PORT"},
     {"?admin=http://proxy:3129/v1", "http://HOST:PORT"},
@@ -79,10 +79,10 @@ static const struct {
 
 START_TEST(the_proxy_is_two_addresses)
 {
-    ck_assert_msg(read_uri("//prod/agents?egress=http://10.4.0.9:3128&pool=a&admin=http%3A%2F%2F"
+    ck_assert_msg(read_uri("//prod/agents?egress=http://192.0.2.9:3128&pool=a&admin=http%3A%2F%2F"
                            "proxy.workspaces-egress.svc:3129") == SANDBOX_OK,
                   "%s", error.message);
-    ck_assert_str_eq(settings.proxy.egress, "http://10.4.0.9:3128");
+    ck_assert_str_eq(settings.proxy.egress, "http://192.0.2.9:3128");
     ck_assert_str_eq(settings.proxy.admin, "http://proxy.workspaces-egress.svc:3129");
     ck_assert_int_eq(read_uri("?egress=http://[2001:db8::9]:3128&admin=http://[::1]:65535"),
                      SANDBOX_OK);
