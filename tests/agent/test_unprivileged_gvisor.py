@@ -96,7 +96,8 @@ def test_what_was_sealed_without_root_is_restored_and_proven(pod):
     assert proof.in_memory and proof.in_file
     opened = newer.open(seal_hash=seal_hash, token=b"u" * 32, user="sandbox", restored=True,
                         directory=b"/workspace", entropy=os.urandom(64))
-    assert (opened.continued, opened.generation) == (2, 1)
+    # The loop, and its sleep if the seal came while one ran.
+    assert opened.continued in (1, 2) and opened.generation == 1
     assert newer.run("cd /sandbox/seal; cat *; echo *").stdout == b"1\nsandbox-generation\n"
     known = next(one for one in newer.list() if one.id == counter).output_bytes
     until(lambda: next(one for one in newer.list() if one.id == counter).output_bytes > known + 20,

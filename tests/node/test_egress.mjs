@@ -1,6 +1,5 @@
 /* What a workspace may reach: options that nest, what is told of it, and what it was refused. */
 import assert from 'node:assert/strict';
-import fs from 'node:fs';
 import test, { after, before } from 'node:test';
 import { gvisorPlatform, memoryPlatform, sandbox } from './place.mjs';
 
@@ -23,11 +22,6 @@ after(async () => {
   await workspace.delete();
   await workspace.close();
   await client.close();
-  /* It would wait ten minutes for another workspace. */
-  for (const pid of fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
-    const line = await fs.promises.readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-    if (line.includes('sandbox-egress-proxy') && line.includes(uri.slice(7).split('?')[0])) process.kill(Number(pid));
-  }
 });
 
 test('nested options are checked, and a driver without a way out says so', async () => {

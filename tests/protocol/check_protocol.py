@@ -38,7 +38,7 @@ def protocol_lines():
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "all.pb"
         files = sorted(PROTO.glob("sandbox/v1/*.proto"))
-        subprocess.run(["protoc", f"-I{PROTO}", f"--descriptor_set_out={out}", *map(str, files)],
+        subprocess.run(["protoc", f"-I{PROTO}/sandbox/v1", f"--descriptor_set_out={out}", *map(str, files)],
                        check=True)
         described = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
     for file in described.file:

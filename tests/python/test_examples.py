@@ -5,13 +5,13 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, end_platform
 
 import libsandbox
 
 EXAMPLES = ROOT / "examples/python"
 NAMES = ("hello", "files", "stream_output", "port", "many", "about", "changes", "event_loop",
-         "suspend")
+         "suspend", "reach_out")
 
 
 @pytest.fixture(scope="module", params=["memory", "gvisor"])
@@ -81,6 +81,17 @@ def test_suspend(place):
     assert "resumed: restored, proven by memory" in lines
     counted = [int(line) for line in lines if line.isdigit()]
     assert counted == list(range(10))
+
+
+def test_reach_out(place):
+    out = example(place, "reach_out")
+    if place.startswith("memory"):
+        assert out == "this platform gives workspaces no way out\n"
+        return
+    end_platform(place.removeprefix("gvisor:").partition("?")[0] + "/egress")
+    assert "may reach api.example.com\na credential for api.example.com: x-api-key\n" in out
+    assert "'elsewhere.example.net' is not allowed" in out
+    assert out.endswith("refused: elsewhere.example.net, host-not-allowed\n")
 
 
 def test_the_quick_start_of_the_readme(place):
