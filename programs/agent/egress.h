@@ -1,7 +1,8 @@
 /*
  * The way out: commands connect to a port of 127.0.0.1, and whoever has called Accept outside takes
- * their connections, or the agent takes them to the proxy itself (egress_dial.h). It is listened on from Egress.Open until a Seal, and again after the Open
- * that ends the seal: a sealed agent must hold no socket that its runtime would have to save.
+ * their connections, or the agent takes them to the proxy itself (egress_dial.h). It is listened on
+ * from Egress.Open until a Seal, and again after the Open that ends the seal: a sealed agent must
+ * hold no socket that its runtime would have to save.
  */
 #ifndef AGENT_EGRESS_H
 #define AGENT_EGRESS_H

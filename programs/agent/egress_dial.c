@@ -23,7 +23,7 @@
 struct end {
     struct agent_watch *watch;
     size_t begin, size; /* in bytes */
-    bool has_spoken;    /* anything at all */
+    bool is_silent;     /* the proxy that has said nothing yet: it never ends so */
     bool said_all;      /* nothing comes after them */
     bool told_all;      /* that the other one has said all */
     uint8_t bytes[PIECE];
@@ -124,6 +124,7 @@ static bool connect_now(struct joint *joint)
         return false;
     joint->guest.size = (size_t)snprintf((char *)joint->guest.bytes, PIECE,
                                          "SANDBOX-EGRESS/1 %.*s\r\n", (int)sizeof key, key);
+    joint->proxy.is_silent = true;
     agent_watch_for(joint->proxy.watch, UV_WRITABLE);
     return true;
 }
@@ -149,7 +150,7 @@ static void on_event(void *user_data)
         agent_timer_stop(&joint->patience);
     }
     bool whole = carry(&joint->guest, &joint->proxy) && carry(&joint->proxy, &joint->guest);
-    if (!joint->proxy.has_spoken && (!whole || joint->proxy.said_all)) {
+    if (!whole && joint->proxy.is_silent) {
         refuse(joint); /* whoever took the connection before the proxy had nobody to lead it to */
     } else if (!whole) {
         cut(joint);
@@ -172,9 +173,11 @@ static bool carry(struct end *from, struct end *to)
         ssize_t size = read(agent_watch_fd(from->watch), from->bytes, PIECE);
         if (size < 0)
             return errno == EAGAIN || errno == EINTR;
+        if (size == 0 && from->is_silent)
+            return false;
+        from->is_silent = false;
         from->begin = 0;
         from->size = (size_t)size;
-        from->has_spoken = from->has_spoken || size > 0;
         from->said_all = size == 0;
     }
     return put(from, to);

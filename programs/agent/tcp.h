@@ -15,7 +15,7 @@ union agent_tcp_address {
     struct sockaddr_in6 v6;
 };
 
-/* "ADDRESS:PORT" in numbers, "[ADDRESS]:PORT" of IPv6. False: it is none, and nothing is written. */
+/* "ADDRESS:PORT" in numbers, "[ADDRESS]:PORT" of IPv6. False: it is none; `out` is as it was. */
 bool agent_tcp_address_read(const char *text, union agent_tcp_address *out);
 
 /* Such an address. False: it is none. */

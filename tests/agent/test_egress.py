@@ -358,3 +358,147 @@ def test_accept_wants_the_token_and_the_epoch(way):
     assert caught.value.code() == CODE.UNAUTHENTICATED
     taker.close()
     stranger.close()
+
+
+# ---- where the agent connects to the proxy itself ----
+
+KEY = b"0123456789abcdef" * 4
+LINE = b"SANDBOX-EGRESS/1 " + KEY + b"\r\n"
+
+
+@pytest.fixture
+def proxy():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
+        yield server
+
+
+def place_of(server):
+    return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def receive(stream, size):
+    data = b""
+    while len(data) < size and (piece := stream.recv(size - len(data))):
+        data += piece
+    return data
+
+
+def accept(server, line=LINE):
+    stream, _ = server.accept()
+    stream.settimeout(30)
+    assert receive(stream, len(line)) == line
+    return stream
+
+
+def test_a_dialled_proxy_gets_the_key_first_and_then_the_guest(agent, proxy):
+    assert open_way(agent, address=place_of(proxy), key=KEY).port == agent.way_out
+    with guest(agent) as inside:
+        with accept(proxy) as outside:
+            inside.sendall(b"hello")
+            assert receive(outside, 5) == b"hello"
+            data = os.urandom(4 * MIB)
+            threading.Thread(target=outside.sendall, args=(data,), daemon=True).start()
+            assert receive(inside, len(data)) == data
+            # Each direction ends on its own.
+            inside.shutdown(socket.SHUT_WR)
+            assert outside.recv(1) == b""
+            outside.sendall(b"bye")
+            assert receive(inside, 3) == b"bye"
+        assert inside.recv(1) == b""
+
+
+def test_a_dialled_proxy_that_breaks_off_resets_the_guest_and_the_other_way_round(agent, proxy):
+    open_way(agent, address=place_of(proxy), key=KEY)
+    reset = b"\x01\0\0\0\0\0\0\0"
+    for broken, other in ((0, 1), (1, 0)):
+        ends = [guest(agent)]
+        ends.append(accept(proxy))
+        ends[1].sendall(b"x")
+        assert receive(ends[0], 1) == b"x"
+        ends[broken].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        ends[broken].close()
+        with pytest.raises(ConnectionResetError):
+            ends[other].recv(1)
+        ends[other].close()
+
+
+@pytest.mark.parametrize("how", ["nobody listens", "it says nothing"])
+def test_a_proxy_that_does_not_answer_is_told(agent, proxy, how):
+    place = place_of(proxy)
+    if how == "nobody listens":
+        proxy.close()
+    open_way(agent, address=place, key=KEY)
+    with guest(agent) as inside:
+        inside.sendall(b"GET http://a.example/ HTTP/1.1\r\n\r\n")
+        if how != "nobody listens":
+            accept(proxy).close()
+        said = receive(inside, 4096)
+    assert said.startswith(b"HTTP/1.1 502 ") and b"X-Proxy-Error: no-proxy" in said
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head
+
+
+@pytest.mark.parametrize("fields", [
+    {"address": "127.0.0.1:1"}, {"key": KEY}, {"address": "proxy:3128", "key": KEY},
+    {"address": "127.0.0.1:0", "key": KEY}, {"address": "127.0.0.1:1", "key": KEY[:-1]},
+    {"address": "127.0.0.1:1", "key": KEY.upper()}])
+def test_an_address_and_a_key_come_together_and_whole(agent, fields):
+    fails(CODE.INVALID_ARGUMENT, "invalid", open_way, agent, **fields)
+
+
+def test_a_new_key_is_what_new_connections_bring(agent, proxy):
+    for key in (KEY, KEY[::-1]):
+        open_way(agent, address=place_of(proxy), key=key)
+        with guest(agent), accept(proxy, LINE.replace(KEY, key)):
+            pass
+
+
+def test_who_waited_is_dialled_and_takers_are_told(way, proxy):
+    with guest(way) as inside:
+        inside.sendall(b"early")
+        open_way(way, address=place_of(proxy), key=KEY)
+        with accept(proxy) as outside:
+            assert receive(outside, 5) == b"early"
+    fails(CODE.FAILED_PRECONDITION, "dials-itself", Taker(way).await_guest)
+    # And back: they wait for takers again.
+    open_way(way)
+    with guest(way) as inside:
+        inside.sendall(b"late")
+        assert Taker(way).receive(4) == b"late"
+
+
+def test_a_seal_cuts_what_is_dialled_and_forgets_the_key(way, operation, proxy):
+    open_way(way, address=place_of(proxy), key=KEY)
+    inside = guest(way)
+    outside = accept(proxy)
+    operation.quiesce()
+    inside.sendall(b"still")
+    assert receive(outside, 5) == b"still", "a quiesced agent cuts nothing"
+    reply = operation.seal()
+    assert reply.connections_reset == 1 and is_reset(inside)
+    with pytest.raises(ConnectionResetError):
+        outside.recv(1)
+    operation = way.caller()
+    operation.epoch = 2
+    operation.open(epoch=2, seal_hash=reply.seal_hash)
+    way.epoch = 2
+    with guest(way) as held:
+        held.sendall(b"held")
+        # Until there is a key of the new run.
+        open_way(way, address=place_of(proxy), key=KEY[::-1])
+        with accept(proxy, LINE.replace(KEY, KEY[::-1])) as outside:
+            assert receive(outside, 4) == b"held"
+    operation.close()
+
+
+def test_a_seal_that_fails_keeps_the_key(way, operation, proxy):
+    open_way(way, address=place_of(proxy), key=KEY)
+    operation.quiesce()
+    os.rmdir(os.path.dirname(way.seal_file))
+    with pytest.raises(grpc.RpcError):
+        operation.seal()
+    until(lambda: not cannot_connect(way), "it listens again")
+    os.makedirs(os.path.dirname(way.seal_file), mode=0o700)
+    with guest(way), accept(proxy):
+        pass

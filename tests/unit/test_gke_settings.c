@@ -60,9 +60,37 @@ static const struct {
     {"//prod/agents?pool=a&", "pool=NAME"},
     {"//prod/agents?pool=a&channel=tcp", "'tcp' is no channel"},
     {"//prod/agents?pool=a&channel=", "channel=pod"},
+    {"?egress=192.0.2.9:3128", "http://ADDRESS:PORT"},
+    {"?egress=http://proxy:3128", "know no names"},
+    {"?egress=http://192.0.2.9", "http://ADDRESS:PORT"},
+    {"?egress=http://192.0.2.9:0", "http://ADDRESS:PORT"},
+    {"?egress=http://192.0.2.9:65536", "http://ADDRESS:PORT"},
+    {"?egress=http://192.0.2.9:3128/", "http://ADDRESS:PORT"},
+    {"?egress=http://192.0.2.9:3128%00x", "%25"},
+    {"?egress=http://[2001:db8::9:3128", "http://ADDRESS:PORT"},
+    {"?egress=http://192.0.2.9:1&egress=http://192.0.2.9:2", "twice"},
+    {"?admin=https://proxy:3129", "http://HOST:PORT"},
+    {"?admin=http://user:word@proxy:3129", "http://HOST:PORT"},
+    {"?admin=http://proxy:3129/v1", "http://HOST:PORT"},
+    {"?admin=http://[proxy]:3129", "http://HOST:PORT"},
     {"//pr%2/agents", "%25"},
     {"//pr%00od/agents", "%25"},
 };
+
+START_TEST(the_proxy_is_two_addresses)
+{
+    ck_assert_msg(read_uri("//prod/agents?egress=http://192.0.2.9:3128&pool=a&admin=http%3A%2F%2F"
+                           "proxy.workspaces-egress.svc:3129") == SANDBOX_OK,
+                  "%s", error.message);
+    ck_assert_str_eq(settings.proxy.egress, "http://192.0.2.9:3128");
+    ck_assert_str_eq(settings.proxy.admin, "http://proxy.workspaces-egress.svc:3129");
+    ck_assert_int_eq(read_uri("?egress=http://[2001:db8::9]:3128&admin=http://[::1]:65535"),
+                     SANDBOX_OK);
+    ck_assert_int_eq(read_uri("?pool=a"), SANDBOX_OK);
+    ck_assert_ptr_null(settings.proxy.egress);
+    ck_assert_ptr_null(settings.proxy.admin);
+}
+END_TEST
 
 START_TEST(what_is_wrong_is_named)
 {
@@ -80,6 +108,7 @@ static Suite *settings_suite(void)
     tcase_add_checked_fixture(all, NULL, forget);
     tcase_add_loop_test(all, context_namespace_and_pool_are_told_apart, 0,
                         sizeof good_ones / sizeof good_ones[0]);
+    tcase_add_test(all, the_proxy_is_two_addresses);
     tcase_add_loop_test(all, what_is_wrong_is_named, 0, sizeof wrong / sizeof wrong[0]);
     suite_add_tcase(suite, all);
     return suite;
