@@ -10,6 +10,7 @@ import tempfile
 import pytest
 
 from conftest import until
+from test_egress import open_way
 from test_gvisor import RUNSC
 from test_ports import Stream
 from test_seal_gvisor import Kept
@@ -107,3 +108,59 @@ def test_what_was_sealed_without_root_is_restored_and_proven(pod):
     # And it ends when the platform says so.
     subprocess.run(pod.runsc + ["kill", pod.name, "TERM"], check=True, timeout=60)
     assert pod.container.wait(60) == 0
+
+
+# Takes two connections, the second when it is told to, and says the first two lines of each. It
+# waits in no poll: this runtime is lost if it is to save a TCP socket that is in one.
+PROXY = """
+import os, socket, time
+server = socket.create_server(("127.0.0.1", 4128))
+kept = []
+for told in ("", "/workspace/go"):
+    while told and not os.path.exists(told):
+        time.sleep(0.02)
+    print("ready", flush=True)
+    kept.append(server.accept()[0])
+    lines = kept[-1].makefile("r")
+    print(lines.readline() + lines.readline(), end="", flush=True)
+time.sleep(1000)
+"""
+GUEST = ("(exec 3<>/dev/tcp/127.0.0.1/3128; echo hello >&3; cat <&3 2>/dev/null; echo over; "
+         "exec sleep 1000)")
+
+
+def told(caller, name):
+    return caller.run(f"cat /workspace/{name}").stdout
+
+
+def test_the_agent_lets_the_proxy_go_before_it_is_sealed(pod):
+    agent = pod.caller(token=b"t" * 32, epoch=1)
+    agent.open(user="sandbox", directory=b"/workspace")
+    first, second = b"1a" * 32, b"2b" * 32
+    agent.start(f"exec python3 -c '{PROXY}' >proxy")
+    until(lambda: told(agent, "proxy") == b"ready\n", "it listens")
+    open_way(agent, address="127.0.0.1:4128", key=first)
+    agent.start(GUEST + " >guest")
+    said = b"ready\nSANDBOX-EGRESS/1 " + first + b"\nhello\n"
+    until(lambda: told(agent, "proxy") == said, "the key and what the guest said")
+
+    operation = pod.caller(token=b"t" * 32, epoch=2)
+    operation.quiesce()
+    seal_hash = operation.seal().seal_hash
+    for one in (agent, operation):
+        one.close()
+    pod.relays_end()
+    pod.resume(pod.suspend())
+    newer = pod.caller(token=b"t" * 32, epoch=3)
+    assert newer.prove().in_memory
+    newer.open(seal_hash=seal_hash, token=b"u" * 32, user="sandbox", restored=True,
+               directory=b"/workspace", entropy=os.urandom(64))
+    until(lambda: told(newer, "guest") == b"over\n", "the guest's connection has ended")
+    # Nobody is connected to until it is said anew where, and with which key.
+    newer.start(GUEST + " >again")
+    assert newer.run("touch /workspace/go").exit.code == 0
+    open_way(newer, address="127.0.0.1:4128", key=second)
+    until(lambda: told(newer, "proxy") == said + b"ready\nSANDBOX-EGRESS/1 " + second +
+          b"\nhello\n", "the new key")
+    assert told(newer, "again") == b""
+    newer.close()
