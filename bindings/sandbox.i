@@ -227,6 +227,7 @@ struct sandbox_watch {};
 %rename(status_name) sandbox_status_name;
 %rename(state_name) sandbox_state_name;
 %rename(verdict_name) sandbox_verdict_name;
+%rename(egress_mode_name) sandbox_egress_mode_name;
 
 sandbox_status sandbox_cancel_create(sandbox_cancel **out, sandbox_error *error);
 sandbox_status sandbox_client_open(const sandbox_client_options *options,
@@ -244,6 +245,7 @@ const char *sandbox_version(void);
 const char *sandbox_status_name(sandbox_status status);
 const char *sandbox_state_name(sandbox_state state);
 const char *sandbox_verdict_name(sandbox_verdict verdict);
+const char *sandbox_egress_mode_name(sandbox_egress_mode mode);
 
 /*
  * Structs, enums and constants. The functions stand above, and the structs are turned into what

@@ -7,7 +7,8 @@ NO_CLASSES = {"sandbox_cancel"}
 LEFT_OUT = {
     "sandbox_cancel_create", "sandbox_cancel_trigger",
     "sandbox_process_descriptor", "sandbox_connection_descriptor",  # it has an event loop
-    "sandbox_status_name", "sandbox_state_name", "sandbox_verdict_name",  # enums are words
+    "sandbox_status_name", "sandbox_state_name", "sandbox_verdict_name",
+    "sandbox_egress_mode_name",  # enums are words
 }
 
 # Fields that are the same as one of another name, or that the engine sets.

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHORT_MS 800u /* how long somebody waits for a word that does not come */
+/* How long somebody waits for a word that does not come; a Pod must get ready in it. */
+#define SHORT_MS 2500u
 
 struct lie {
     const char *how;
